@@ -124,7 +124,7 @@ PRESETS: Mapping[Preset, Mapping[str, str]] = {
 }
 PRESETS = {**PRESETS, Preset.TREC_EVAL9: {**PRESETS[Preset.TREC_EVAL], "score_precision": "float32"}}
 
-# Settings that never change a number: where it is read, which label level (a key column), what is refused, what is declared.
+# Settings that never change a number: where it is read, the level (a key column), what is refused, what is declared
 _NOT_IN_FINGERPRINT = frozenset(
     {"cutoffs", "depth", "min_grade", "short_lists", "unjudged_queries"}
     | {"candidates", "relevance_source", "judgment_completeness"}
@@ -226,7 +226,11 @@ class Protocol:
     def __str__(self) -> str:
         """The protocol in one line: what is read where, then the settings that are not the default."""
         default = Protocol().settings()
-        shown = {n: v for n, v in self.settings().items() if n not in ("cutoffs", "depth", "min_grade") and v != default[n]}
+        shown = {
+            n: v
+            for n, v in self.settings().items()
+            if n not in ("cutoffs", "depth", "min_grade") and v != default[n]
+        }
         extra = "".join(f" {name}={value}" for name, value in shown.items()) or " (other settings: default)"
         return f"grade>={_plain(self.min_grade)} depth={self.depth}{extra}"
 
@@ -248,7 +252,7 @@ _ENUMS: Mapping[str, type[StrEnum]] = {
 
 def _member(enum: type[E_], name: str, value: object) -> E_:
     try:
-        return enum(value)
+        return enum(str(value))
     except ValueError:
         hint = did_you_mean(str(value), [member.value for member in enum])
         raise ProtocolError(f"{name}: unknown value {value!r}{hint}") from None
@@ -273,17 +277,24 @@ def _cutoffs(values: object) -> tuple[int, ...]:
 
 
 def _depth(value: object, cutoffs: tuple[int, ...]) -> int:
-    if value is None or value == 0 and _is_integer(value):
+    if value is None or (value == 0 and _is_integer(value)):
         return cutoffs[-1]
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DEPTH:
         raise ProtocolError(f"depth: an integer from 1 to {MAX_DEPTH}, not {value!r}")
     if value < cutoffs[-1]:
-        raise ProtocolError(f"depth {value} is smaller than the largest cutoff {cutoffs[-1]}; raise depth or drop the cutoff")
+        raise ProtocolError(
+            f"depth {value} is smaller than the largest cutoff {cutoffs[-1]}; raise depth or drop the cutoff"
+        )
     return value
 
 
 def _min_grade(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value <= 0
+    ):
         raise ProtocolError(f"min_grade: a number > 0, not {value!r}")
     return float(value)
 

@@ -1,0 +1,123 @@
+"""The chain of an evaluation: every lazy frame from the input tables to the profile, each a stage of the one before.
+
+    scores ──conform──> ranked ──judge──> judged ──gather──> lists ──┬──> per_query
+                                  ▲                                  └──> histogram ──> profile
+    relevance ──conform──> labels ┴──> topics (the queries that are evaluated) ──────────┘
+
+Every arrow is one function of one room. The scores are read once and shuffled once, by query; from `lists` on
+everything has the size of the queries, and from `histogram` on that of the profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from recallk_spark.contract import Watch, conform_queries, conform_relevance, conform_scores
+from recallk_spark.histogram import histogram, population
+from recallk_spark.judging import judge, label_queries, topics
+from recallk_spark.lists import gather_lists, per_query
+from recallk_spark.profile import profile
+from recallk_spark.protocol import Protocol
+from recallk_spark.ranking import top_k
+from recallk_spark.schema import DEFAULT_RUN, RUN
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The tables of one evaluation as they were handed in. Nothing is read from them here."""
+
+    scores: DataFrame
+    relevance: DataFrame
+    queries: DataFrame | None
+    slices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The lazy frames of one evaluation, each a stage of the one before.
+
+    Attributes:
+        inputs: the tables.
+        protocol: every setting.
+        watch: where given, faults are counted in passing instead of stopping the job.
+        every_repeat: count repeated results of every item, as an audit does.
+        gathered: lists that were computed before and stored, to go on from; else they are computed.
+    """
+
+    inputs: Inputs
+    protocol: Protocol
+    watch: Watch | None = None
+    every_repeat: bool = False
+    gathered: DataFrame | None = None
+
+    @property
+    def _refuse(self) -> bool:
+        return self.watch is None
+
+    @cached_property
+    def scores(self) -> DataFrame:
+        """Conformed scores."""
+        return conform_scores(self.inputs.scores, protocol=self.protocol, watch=self.watch)
+
+    @cached_property
+    def relevance(self) -> DataFrame:
+        """Conformed relevance."""
+        return conform_relevance(self.inputs.relevance, protocol=self.protocol, watch=self.watch)
+
+    @cached_property
+    def queries(self) -> DataFrame | None:
+        """The conformed list of queries, or None."""
+        if self.inputs.queries is None:
+            return None
+        return conform_queries(self.inputs.queries, slices=self.inputs.slices, watch=self.watch)
+
+    @cached_property
+    def labels(self) -> DataFrame:
+        """The labels of each query: LABELS columns."""
+        return label_queries(self.relevance, protocol=self.protocol, refuse=self._refuse)
+
+    @cached_property
+    def topics(self) -> DataFrame:
+        """The queries that are evaluated: TOPICS columns."""
+        return topics(self.labels, self.queries, slices=self.inputs.slices, protocol=self.protocol, refuse=self._refuse)
+
+    @cached_property
+    def ranked(self) -> DataFrame:
+        """RANKED columns and `repeats`."""
+        return top_k(self.scores, protocol=self.protocol, every_repeat=self.every_repeat, refuse=self._refuse)
+
+    @cached_property
+    def judged(self) -> DataFrame:
+        """JUDGED columns and `repeats`."""
+        given = self.inputs.queries is not None
+        return judge(self.ranked, self.labels, protocol=self.protocol, every_query_judged=given, refuse=self._refuse)
+
+    @cached_property
+    def lists(self) -> DataFrame:
+        """LISTS columns; from here on frames have the size of the queries."""
+        return gather_lists(self.judged) if self.gathered is None else self.gathered
+
+    @cached_property
+    def runs(self) -> DataFrame:
+        """One column, run_id, one row per run. Where a column tells the runs it is read for them."""
+        if self.gathered is None and RUN not in self.inputs.scores.columns:
+            return self.inputs.scores.sparkSession.range(1).select(F.lit(DEFAULT_RUN).alias(RUN))
+        source = self.scores if self.gathered is None else self.gathered
+        return source.select(RUN).distinct()
+
+    @cached_property
+    def per_query(self) -> DataFrame:
+        """PER_QUERY columns."""
+        return per_query(self.lists, self.topics, self.runs, protocol=self.protocol, refuse=self._refuse)
+
+    @cached_property
+    def profile(self) -> DataFrame:
+        """PROFILE columns, then RUN_COUNTS."""
+        given = self.inputs.queries is not None
+        counts = histogram(self.lists, self.topics, protocol=self.protocol, queries_given=given)
+        everyone = population(self.topics, protocol=self.protocol)
+        return profile(counts, everyone, protocol=self.protocol, refuse=self._refuse)

@@ -1,0 +1,354 @@
+"""The contract of the inputs: names and types are checked on the driver, values where they are read.
+
+`conform_scores`, `conform_relevance` and `conform_queries` run no job. Faults of names and types raise at once,
+all together. Faults of values are found by the scan that reads them, in one of two ways:
+
+* without a `Watch` the refusal sits inside the plan: `raise_error` stands in place of the very column at fault,
+  so whatever needs that column meets it;
+* with a `Watch` bad rows are counted on their way (observed aggregates of the same scan), and the caller asks
+  `Watch.faults()` after its action, before it publishes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LongType,
+    NumericType,
+    StringType,
+)
+
+from recallk_spark.errors import ContractError, Fault, did_you_mean
+from recallk_spark.protocol import (
+    MAX_EXPONENTIAL_GRADE,
+    Gain,
+    InvalidScores,
+    Protocol,
+    ScorePrecision,
+    TieBreak,
+)
+from recallk_spark.schema import (
+    DEFAULT_RUN,
+    EMPTY_LIST,
+    GRADE,
+    ITEM,
+    MALFORMED,
+    QUERY,
+    RANK,
+    RUN,
+    SCORE,
+    SKIPPED,
+)
+
+NOTES = (MALFORMED, SKIPPED, EMPTY_LIST)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold for every row of a table: `broken` is true on a row at fault.
+
+    The refusal stands in `column`. `key` tells a person which row it is.
+    """
+
+    table: str
+    column: str
+    message: str
+    broken: Column
+    key: Column
+
+    def guard(self, column: Column) -> Column:
+        """`column`, or the refusal where the row is at fault."""
+        head = F.lit(f"{self.table}.{self.column}: {self.message} (for example ")
+        return F.when(self.broken, F.raise_error(F.concat(head, self.key, F.lit(")")))).otherwise(column)
+
+
+@dataclass
+class Watch:
+    """Counts what is at fault in the rows that flow through an action, without stopping it.
+
+    `counts()` and `faults()` wait for the action that reads the watched frames to have ended.
+    """
+
+    _observations: dict[str, tuple[Observation, Sequence[Check]]] = field(default_factory=dict)
+
+    def over(self, frame: DataFrame, table: str, checks: Sequence[Check], **counted: Column) -> DataFrame:
+        """`frame`, with its rows, its broken rows and the rows where each of `counted` is true being counted."""
+        aggregates = [F.count(F.lit(1)).alias("rows")]
+        aggregates += [F.count_if(condition).alias(name) for name, condition in counted.items()]
+        for number, check in enumerate(checks):
+            aggregates.append(F.count_if(check.broken).alias(f"broken_{number}"))
+            aggregates.append(F.min(F.when(check.broken, check.key)).alias(f"example_{number}"))
+        observation = Observation()
+        self._observations[table] = (observation, checks)
+        return frame.observe(observation, *aggregates)
+
+    def counts(self, table: str) -> dict[str, int]:
+        """Rows of `table` and its other counted rows, by name."""
+        observed = self._observations[table][0].get
+        return {
+            name: int(value or 0) for name, value in observed.items() if not name.startswith(("broken_", "example_"))
+        }
+
+    def repairs(self) -> dict[str, int]:
+        """How many rows were left out or put last, over all tables: invalid_scores, skipped_lines."""
+        counted = [self.counts(table) for table in self._observations]
+        return {name: sum(table.get(name, 0) for table in counted) for name in ("invalid_scores", "skipped_lines")}
+
+    def faults(self) -> list[Fault]:
+        """Every check that some row broke, with the number of such rows and the smallest key; and empty tables."""
+        found = []
+        for table, (observation, checks) in self._observations.items():
+            observed = observation.get
+            for number, check in enumerate(checks):
+                if count := int(observed.get(f"broken_{number}") or 0):
+                    example = str(observed[f"example_{number}"])
+                    found.append(Fault(table, check.column, check.message, count, example))
+        return found
+
+
+def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None = None) -> DataFrame:
+    """Scores as ranking takes them: run_id, query_id, item_id, and score or (`tie_break = rank`) rank.
+
+    One row is one result. Integer ids become bigint, nothing else is converted; `score_precision = float32` rounds
+    scores to single precision. Under `invalid_scores` drop and last a NaN score is null afterwards. A row with a
+    null item_id says that its query returned a list of length 0.
+
+    Raises:
+        ContractError: columns that are missing or of a wrong type, all of them at once.
+    """
+    by_rank = protocol.tie_break is TieBreak.RANK
+    order_column = RANK if by_rank else SCORE
+    faults = _missing_columns("scores", scores, (QUERY, ITEM, order_column))
+    faults += _id_faults("scores", scores, (QUERY, ITEM))
+    faults += _type_fault("scores", scores, RUN, (StringType,), "a string names a run; cast it to string")
+    if by_rank:
+        faults += _type_fault("scores", scores, RANK, (IntegralType,), "a rank is an integer")
+    else:
+        faults += _type_fault("scores", scores, SCORE, (NumericType,), "a score is a number; cast it, or read it so")
+    if faults:
+        raise ContractError(faults)
+
+    run = F.col(RUN) if RUN in scores.columns else F.lit(DEFAULT_RUN)
+    empty_list = F.col(EMPTY_LIST) if EMPTY_LIST in scores.columns else F.lit(False)
+    key = _key(("run", run), ("query", F.col(QUERY)), ("item", F.col(ITEM)))
+    checks = [
+        *_malformed("scores", scores, QUERY),
+        *(
+            [Check("scores", RUN, "null or empty run_id", run.isNull() | (run == ""), key)]
+            if RUN in scores.columns
+            else []
+        ),
+        Check("scores", QUERY, "null query_id", _sound(scores) & F.col(QUERY).isNull(), key),
+        Check("scores", ITEM, "null item_id", _sound(scores) & F.col(ITEM).isNull() & ~empty_list, key),
+    ]
+    invalid = F.lit(False) if by_rank else _invalid(scores) & _sound(scores) & ~empty_list
+    if by_rank:
+        broken = _sound(scores) & F.col(RANK).isNull() & ~empty_list
+        checks.append(Check("scores", RANK, "null rank", broken, key))
+    elif protocol.invalid_scores is InvalidScores.ERROR:
+        message = "null or NaN score; set invalid_scores to drop or last, or repair the table"
+        checks.append(Check("scores", SCORE, message, invalid, key))
+
+    counted = {"invalid_scores": invalid}
+    frame, guarded = _apply(scores, "scores", checks, watch, counted)
+    return frame.select(
+        (guarded(RUN) if RUN in scores.columns else run).alias(RUN),
+        _id(scores, QUERY, guarded(QUERY)),
+        _id(scores, ITEM, guarded(ITEM)),
+        _order_value(scores, order_column, guarded(order_column), protocol).alias(order_column),
+    )
+
+
+def conform_relevance(relevance: DataFrame, *, protocol: Protocol, watch: Watch | None = None) -> DataFrame:
+    """Labels as judging takes them: query_id, item_id, grade (double; 1 where the table has no grade).
+
+    One row is one label; repeats are still in it.
+
+    Raises:
+        ContractError: columns that are missing or of a wrong type, all of them at once.
+    """
+    faults = _missing_columns("relevance", relevance, (QUERY, ITEM))
+    faults += _id_faults("relevance", relevance, (QUERY, ITEM))
+    faults += _type_fault("relevance", relevance, GRADE, (NumericType,), "a grade is a number; cast it, or read it so")
+    if faults:
+        raise ContractError(faults)
+
+    grade = F.col(GRADE).cast(DoubleType()) if GRADE in relevance.columns else F.lit(1.0)
+    key = _key(("query", F.col(QUERY)), ("item", F.col(ITEM)))
+    sound = _sound(relevance)
+    infinite = grade.isin(float("inf"), float("-inf"))
+    checks = [
+        *_malformed("relevance", relevance, QUERY),
+        Check("relevance", QUERY, "null query_id", sound & F.col(QUERY).isNull(), key),
+        Check("relevance", ITEM, "null item_id", sound & F.col(ITEM).isNull(), key),
+    ]
+    if GRADE in relevance.columns:
+        broken = sound & (grade.isNull() | F.isnan(grade) | infinite)
+        checks.append(Check("relevance", GRADE, "null, NaN or infinite grade", broken, key))
+        if protocol.gain is Gain.EXPONENTIAL:
+            message = f"grade above {MAX_EXPONENTIAL_GRADE} under gain = exponential; rescale the grades or use linear"
+            broken = sound & (grade > MAX_EXPONENTIAL_GRADE) & ~F.isnan(grade) & ~infinite
+            checks.append(Check("relevance", GRADE, message, broken, key))
+
+    frame, guarded = _apply(relevance, "relevance", checks, watch, {})
+    return frame.select(
+        _id(relevance, QUERY, guarded(QUERY)),
+        _id(relevance, ITEM, guarded(ITEM)),
+        (guarded(GRADE).cast(DoubleType()) if GRADE in relevance.columns else F.lit(1.0)).alias(GRADE),
+    )
+
+
+def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch | None = None) -> DataFrame:
+    """The queries to evaluate: query_id and the columns that `slices` name, as they came. One row is one query.
+
+    Raises:
+        ContractError: a missing column, a floating id, a slice column that is an array, map or struct.
+    """
+    columns = slice_columns(slices)
+    faults = _missing_columns("queries", queries, (QUERY, *columns))
+    faults += _id_faults("queries", queries, (QUERY,))
+    atomic = (StringType, NumericType, DateType)
+    for column in columns:
+        if column in queries.columns and queries.schema[column].dataType.typeName() in (
+            "array",
+            "map",
+            "struct",
+            "binary",
+        ):
+            faults += _type_fault("queries", queries, column, atomic, "a slice is a plain value")
+    if "weight" in queries.columns:
+        faults.append(Fault("queries", "weight", "weighted evaluation is not offered; rename or drop the column"))
+    if faults:
+        raise ContractError(faults)
+    checks = [
+        *_malformed("queries", queries, QUERY),
+        Check("queries", QUERY, "null query_id", _sound(queries) & F.col(QUERY).isNull(), F.lit("null")),
+    ]
+    frame, guarded = _apply(queries, "queries", checks, watch, {})
+    return frame.select(_id(queries, QUERY, guarded(QUERY)), *(F.col(column) for column in columns))
+
+
+def require_same_id_types(**tables: DataFrame) -> None:
+    """Refuses tables whose ids are strings on one side and integers on the other, before any job runs.
+
+    Raises:
+        ContractError: naming both tables and both types.
+    """
+    faults = []
+    for column in (QUERY, ITEM):
+        types = {name: frame.schema[column].dataType for name, frame in tables.items() if column in frame.columns}
+        first_name, first_type = next(iter(types.items()))
+        for name, data_type in types.items():
+            if data_type != first_type:
+                message = (
+                    f"is {data_type.simpleString()}, but {first_name}.{column} is {first_type.simpleString()}; "
+                    "ids are never converted, cast one side yourself"
+                )
+                faults.append(Fault(name, column, message))
+    if faults:
+        raise ContractError(faults)
+
+
+def slice_columns(slices: Sequence[str]) -> tuple[str, ...]:
+    """The columns that slices such as ('country', 'country*device') are made of, each once, in order."""
+    return tuple(dict.fromkeys(column for name in slices for column in name.split("*")))
+
+
+def _apply(
+    frame: DataFrame, table: str, checks: Sequence[Check], watch: Watch | None, counted: dict[str, Column]
+) -> tuple[DataFrame, Callable[[str], Column]]:
+    """The frame without its skipped lines, and a function that gives a column with the refusals that stand in it."""
+    skipped = F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else F.lit(False)
+    if watch is not None:
+        frame = watch.over(frame, table, checks, skipped_lines=skipped, **counted)
+    if SKIPPED in frame.columns:
+        frame = frame.where(~skipped)
+
+    def guarded(name: str) -> Column:
+        column = F.col(name)
+        if watch is None:
+            for check in checks:
+                if check.column == name:
+                    column = check.guard(column)
+        return column
+
+    return frame, guarded
+
+
+def _sound(frame: DataFrame) -> Column:
+    """True on a row that a source read as a row: neither malformed (reported as such) nor skipped."""
+    sound = F.lit(True)
+    if MALFORMED in frame.columns:
+        sound = sound & F.col(MALFORMED).isNull()
+    if SKIPPED in frame.columns:
+        sound = sound & ~F.coalesce(F.col(SKIPPED), F.lit(False))
+    return sound
+
+
+def _malformed(table: str, frame: DataFrame, column: str) -> list[Check]:
+    if MALFORMED not in frame.columns:
+        return []
+    return [Check(table, column, "malformed line", F.col(MALFORMED).isNotNull(), F.col(MALFORMED))]
+
+
+def _key(*parts: tuple[str, Column]) -> Column:
+    shown = [F.concat(F.lit(f"{name} "), F.coalesce(value.cast("string"), F.lit("null"))) for name, value in parts]
+    return F.concat_ws(", ", *shown)
+
+
+def _invalid(scores: DataFrame) -> Column:
+    score = F.col(SCORE)
+    floating = isinstance(scores.schema[SCORE].dataType, DoubleType | FloatType)
+    return score.isNull() | F.isnan(score) if floating else score.isNull()
+
+
+def _order_value(scores: DataFrame, name: str, column: Column, protocol: Protocol) -> Column:
+    """The value that results are ordered by: NaN becomes null where it is to be dropped or ranked last."""
+    if name == RANK:
+        return column
+    if protocol.invalid_scores is not InvalidScores.ERROR:
+        column = F.when(~_invalid(scores), column)
+    return column.cast(FloatType()) if protocol.score_precision is ScorePrecision.FLOAT32 else column
+
+
+def _id(frame: DataFrame, name: str, column: Column) -> Column:
+    integral = isinstance(frame.schema[name].dataType, IntegralType)
+    return (column.cast(LongType()) if integral else column).alias(name)
+
+
+def _missing_columns(table: str, frame: DataFrame, names: Sequence[str]) -> list[Fault]:
+    return [
+        Fault(table, name, f"no such column{did_you_mean(name, [c for c in frame.columns if c not in NOTES])}")
+        for name in names
+        if name not in frame.columns
+    ]
+
+
+def _id_faults(table: str, frame: DataFrame, names: Sequence[str]) -> list[Fault]:
+    faults = []
+    for name in names:
+        data_type = frame.schema[name].dataType if name in frame.columns else StringType()
+        if isinstance(data_type, DoubleType | FloatType | DecimalType):
+            message = f"ids are strings or integers, never {data_type.simpleString()}; cast it to bigint or string"
+            faults.append(Fault(table, name, message))
+        elif not isinstance(data_type, StringType | IntegralType):
+            faults.append(Fault(table, name, f"ids are strings or integers, not {data_type.simpleString()}"))
+    return faults
+
+
+def _type_fault(
+    table: str, frame: DataFrame, name: str, types: tuple[type[DataType], ...], expected: str
+) -> list[Fault]:
+    if name not in frame.columns or isinstance(frame.schema[name].dataType, types):
+        return []
+    return [Fault(table, name, f"is {frame.schema[name].dataType.simpleString()}; {expected}")]

@@ -1,0 +1,75 @@
+"""Frames from literal rows, and results as dictionaries: a test shows its input beside its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+def scores(
+    spark: SparkSession,
+    rows: Iterable[tuple],
+    *,
+    score_type: str = "double",
+    query_type: str | None = None,
+    item_type: str | None = None,
+) -> DataFrame:
+    """Scores from (run, query, item, score[, rank]).
+
+    Ids are strings or bigint, as the first row has them, unless a type is given.
+    """
+    rows = list(rows)
+    ids = f"query_id {query_type or _id_type(rows, 1)}, item_id {item_type or _id_type(rows, 2)}"
+    rank = ", rank int" if rows and len(rows[0]) > 4 else ""
+    return spark.createDataFrame(rows, f"run_id string, {ids}, score {score_type}{rank}")
+
+
+def relevance(
+    spark: SparkSession,
+    rows: Iterable[tuple],
+    *,
+    grade_type: str = "double",
+    query_type: str | None = None,
+    item_type: str | None = None,
+) -> DataFrame:
+    """Relevance from (query, item[, grade]); grades may be written as integers."""
+    rows = list(rows)
+    ids = f"query_id {query_type or _id_type(rows, 0)}, item_id {item_type or _id_type(rows, 1)}"
+    if rows and len(rows[0]) == 2:
+        return spark.createDataFrame(rows, ids)
+    if grade_type in ("double", "float"):
+        rows = [(query, item, None if grade is None else float(grade)) for query, item, grade in rows]
+    return spark.createDataFrame(rows, f"{ids}, grade {grade_type}")
+
+
+def queries(
+    spark: SparkSession, rows: Iterable[tuple], *, columns: Sequence[str] = (), query_type: str | None = None
+) -> DataFrame:
+    """The queries table from (query, slice value ...), the slice columns being strings."""
+    rows = list(rows)
+    slices = "".join(f", {column} string" for column in columns)
+    return spark.createDataFrame(rows, f"query_id {query_type or _id_type(rows, 0)}{slices}")
+
+
+def profile_rows(evaluation: Any) -> dict[tuple[str, str, str, int], dict[str, Any]]:
+    """The rows of an evaluation's profile by (run, slice, slice value, k)."""
+    return keyed(evaluation.profile(), "run_id", "slice", "slice_value", "k")
+
+
+def per_query_rows(evaluation: Any) -> dict[tuple[str, Any], dict[str, Any]]:
+    """The rows of an evaluation's per-query table by (run, query)."""
+    return keyed(evaluation.per_query(), "run_id", "query_id")
+
+
+def keyed(frame: DataFrame, *key: str) -> dict[Any, dict[str, Any]]:
+    """The rows of a small frame by the columns of its key, which must be unique."""
+    rows = [row.asDict() for row in frame.collect()]
+    by_key: dict[tuple[Hashable, ...], dict[str, Any]] = {tuple(row[c] for c in key): row for row in rows}
+    assert len(by_key) == len(rows), f"{key} repeats in {len(rows) - len(by_key)} rows"
+    return by_key
+
+
+def _id_type(rows: Sequence[tuple], position: int) -> str:
+    return "bigint" if rows and isinstance(rows[0][position], int) else "string"

@@ -1,0 +1,697 @@
+"""Publishing under SIGKILL at every step, against other writers, and with everything that can lie in a root."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as pads
+import pytest
+
+from recallk_spark import attempt as attempt_module
+from recallk_spark.errors import InputError, PublishError, UsageError
+from recallk_spark.manifest import published, read_table
+from recallk_spark.owners import is_abandoned, new_attempt_id
+from recallk_spark.sinks import Output, recover
+from tests.jobs.publishing_child import write_rows
+
+TABLES = ["profile", "per_query", "protocol"]
+WAIT = 25  # seconds that any answer of a child is waited for at most
+
+Ends = dict[str, Any]
+
+
+class Children:
+    """Writers in processes of their own, forked by publishing_child.py."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pids: list[int] = []
+        script = Path(__file__).with_name("publishing_child.py")
+        self.server = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        assert self.server.stdin
+        assert self.server.stdout
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        ready, _, _ = select.select([self.server.stdout], [], [], WAIT)
+        assert ready, f"no answer to {request}"
+        return json.loads(self.server.stdout.readline())
+
+    def start(self, **request: Any) -> int:
+        """Starts publishing (`root, ds, runs, tables`) or recovering; the process' id."""
+        log = str(self.folder / "log")
+        pid = self._ask(**{"do": "publish", "log": log, "ds": "2026-11-29", "tables": TABLES, **request})["pid"]
+        self.pids.append(pid)
+        return pid
+
+    def wait(self, pid: int) -> Ends:
+        """Waits until it ends ({'exit': code, or -signal}) or stops ({'stopped': True})."""
+        return self._ask(do="wait", pid=pid)
+
+    def go_on(self, pid: int) -> None:
+        """Continues a stopped process."""
+        self._ask(do="continue", pid=pid)
+
+    def run(self, **request: Any) -> Ends:
+        """Starts and waits."""
+        return self.wait(self.start(**request))
+
+    def steps(self, **request: Any) -> list[str]:
+        """The steps of an undisturbed process."""
+        path = self.folder / "steps.json"
+        assert self.run(**request, steps=str(path)) == {"exit": 0}, (self.folder / "log").read_text()
+        return json.loads(path.read_text())
+
+    def stop(self) -> None:
+        for pid in self.pids:  # children of the server, which reaps none it was not asked to: the ids are still theirs
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.server.communicate(timeout=WAIT)
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
+    found = Children(tmp_path_factory.mktemp("children"))
+    yield found
+    found.stop()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # only a power cut makes a difference
+
+
+def publish(root: Path, ds: str | None, runs: dict[str, int], *, tables: list[str] = TABLES) -> None:
+    with Output(str(root), ds=ds).begin() as attempt:
+        for table in tables:
+            for run_id, first in runs.items():
+                write_rows(attempt, table, run_id, range(first, first + 4))
+        attempt.commit({run_id: {"fingerprint": f"f{first}"} for run_id, first in runs.items()})
+
+
+def values(root: Path, table: str, ds: str | None = None, run_id: str | None = None) -> list[int]:
+    return sorted(read_table(str(root), table, ds=ds, run_id=run_id)["k"].to_pylist())
+
+
+def plain(root: Path, table: str = "profile") -> dict[tuple[str, ...], list[int]]:
+    """What a reader who knows no manifest sees: partition values -> sorted k."""
+    rows = pads.dataset(str(root / table), partitioning="hive").to_table().to_pylist()
+    found: dict[tuple[str, ...], list[int]] = {}
+    for row in rows:
+        key = tuple(str(row[name]) for name in ("ds", "run_id") if name in row)
+        found.setdefault(key, []).append(row["k"])
+    return {key: sorted(found[key]) for key in sorted(found)}
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file with its content."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def assert_tidy(root: Path) -> None:
+    """Nothing but what is published: one manifest per key, its files in their place, no attempts."""
+    listed = set()
+    for one in published(str(root)):
+        directory = (f"ds={one.ds}/" if one.ds else "") + f"run_id={one.run_id}"
+        listed.add(f"_manifest/{directory}/v{one.version:06d}.json")
+        for table, files in one.details["tables"].items():
+            listed |= {f"{table}/{directory}/{file['name']}" for file in files}
+    assert set(tree(root)) == listed
+    assert not (root / "_attempts").exists()
+
+
+def four(first: int) -> list[int]:
+    return [first, first + 1, first + 2, first + 3]
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with two days of two runs."""
+    root = tmp_path_factory.mktemp("earlier") / "out"
+    publish(root, "2026-11-28", {"A": 10, "B": 20})
+    publish(root, "2026-11-29", {"A": 30, "B": 40})
+    return root
+
+
+def copies(earlier: Path, folder: Path) -> Iterator[Path]:
+    """Fresh copies of the root, one after the other."""
+    for number in range(1000):
+        root = folder / f"out{number}"
+        shutil.copytree(earlier, root)
+        yield root
+        shutil.rmtree(root)
+
+
+def untouched(root: Path) -> dict[str, bytes]:
+    return {path: data for path, data in tree(root).items() if "2026-11-28" in path or "run_id=B" in path}
+
+
+# --- stopped anywhere ------------------------------------------------------------------------------------------
+
+
+def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_result_whole(
+    earlier: Path, tmp_path: Path, children: Children
+) -> None:
+    roots = copies(earlier, tmp_path)
+    request = {"runs": {"A": 50, "C": 60}}
+    steps = children.steps(root=str(next(roots)), **request)
+    links = [number for number, step in enumerate(steps) if step.startswith("link")]
+    assert len(links) == 2
+    for at in range(len(steps)):
+        root = next(roots)
+        before = untouched(root)
+        assert children.run(root=str(root), at=at, **request) == {"exit": -signal.SIGKILL}
+        where = f"killed before step {at}: {steps[at]}"
+
+        new_a, new_c = at > links[0], at > links[1]
+        keys = [("2026-11-28", "A"), ("2026-11-28", "B"), ("2026-11-29", "A"), ("2026-11-29", "B")]
+        expected = dict(zip(keys, map(four, (10, 20, 50 if new_a else 30, 40)), strict=True))
+        if new_c:
+            expected["2026-11-29", "C"] = four(60)
+        for table in ("profile", "per_query"):
+            found = {(ds, run): values(root, table, ds, run) for ds, run in expected}
+            assert found == expected, where
+        assert len(published(str(root))) == len(expected), where
+
+        recover(str(root))
+        for table in TABLES:
+            assert plain(root, table) == expected, where
+        assert untouched(root) == before, where
+        assert_tidy(root)
+
+
+def test_a_recovery_killed_at_any_step_is_finished_by_the_next(
+    earlier: Path, tmp_path: Path, children: Children
+) -> None:
+    roots = copies(earlier, tmp_path)
+    first = next(roots)
+    steps = children.steps(root=str(first), runs={"A": 50})
+    link = next(number for number, step in enumerate(steps) if step.startswith("link"))
+    halfway = tmp_path / "halfway"
+    shutil.copytree(earlier, halfway)
+    children.run(root=str(halfway), runs={"A": 50}, at=link + 4)  # committed, one file moved
+    recovering = copies(halfway, tmp_path / "recovering")
+    steps = children.steps(root=str(next(recovering)), do="recover")
+    assert len(steps) > 10
+    for at in range(len(steps)):
+        root = next(recovering)
+        assert children.run(root=str(root), do="recover", at=at) == {"exit": -signal.SIGKILL}
+        assert values(root, "per_query", "2026-11-29", "A") == four(50)
+        recover(str(root))
+        assert plain(root)["2026-11-29", "A"] == four(50), steps[at]
+        assert_tidy(root)
+
+
+def test_a_retirement_killed_at_any_step_is_undone_or_finished(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped by an exception before each step, as a kill would: the attempt has no more say after its commit."""
+    for at in range(100):
+        root = tmp_path / str(at)
+        shutil.copytree(earlier, root)
+        attempt = Output(str(root), ds="2026-11-29").begin()
+        write_rows(attempt, "profile", "A", four(50))
+        attempt.commit({"A": {}})
+        taken = []
+        with monkeypatch.context() as patch:
+            for name in ("link", "rmdir", "replace"):
+                patch.setattr(os, name, _stopping(getattr(os, name), taken, at))
+            patch.setattr(attempt._store, "delete", _stopping(attempt._store.delete, taken, at))
+            try:
+                attempt.retire(attempt.stale_runs(["A"]))
+                stopped = False
+            except KeyboardInterrupt:
+                stopped = True
+        recover(str(root))
+        retired = "link" in taken
+        assert ("B" in {one.run_id for one in published(str(root)) if one.ds == "2026-11-29"}) != retired
+        assert (("2026-11-29", "B") in plain(root)) != retired
+        assert len(plain(root)) == 4 - retired
+        if not stopped:
+            assert at > 4
+            return
+    pytest.fail("never finished")
+
+
+def _stopping(function: Callable[..., Any], taken: list[str], at: int) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if len(taken) == at:
+            raise KeyboardInterrupt
+        taken.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+# --- several at once -------------------------------------------------------------------------------------------
+
+
+def test_a_writer_paused_at_any_step_cannot_spoil_what_another_publishes_meanwhile(
+    earlier: Path, tmp_path: Path, children: Children
+) -> None:
+    roots = copies(earlier, tmp_path)
+    steps = children.steps(root=str(next(roots)), runs={"A": 50})
+    link = next(number for number, step in enumerate(steps) if step.startswith("link"))
+    for at in range(len(steps)):
+        root = next(roots)
+        where = f"paused before step {at}: {steps[at]}"
+        slow = children.start(root=str(root), runs={"A": 50}, at=at, send="SIGSTOP")
+        assert children.wait(slow) == {"stopped": True}
+        publish(root, "2026-11-29", {"A": 70}, tables=["profile", "per_query"])
+        assert values(root, "profile", "2026-11-29", "A") == four(70)
+        children.go_on(slow)
+        assert children.wait(slow) in ([{"exit": 4}, {"exit": 0}] if at > link else [{"exit": 4}]), where
+        recover(str(root))
+        assert plain(root)["2026-11-29", "A"] == four(70), where
+        assert ("2026-11-29", "A") not in plain(root, "protocol")
+        assert len(plain(root)) == 4
+        assert_tidy(root)
+
+
+def test_a_recovery_paused_at_any_step_cannot_spoil_what_is_published_meanwhile(
+    earlier: Path, tmp_path: Path, children: Children
+) -> None:
+    halfway = tmp_path / "halfway"
+    shutil.copytree(earlier, halfway)
+    scratch = tmp_path / "scratch"
+    shutil.copytree(earlier, scratch)
+    steps = children.steps(root=str(scratch), runs={"A": 50})
+    link = next(number for number, step in enumerate(steps) if step.startswith("link"))
+    children.run(root=str(halfway), runs={"A": 50}, at=link + 4)
+    roots = copies(halfway, tmp_path / "roots")
+    steps = children.steps(root=str(next(roots)), do="recover")
+    for at in range(len(steps)):
+        root = next(roots)
+        slow = children.start(root=str(root), do="recover", at=at, send="SIGSTOP")
+        assert children.wait(slow) == {"stopped": True}
+        publish(root, "2026-11-29", {"A": 70})
+        publish(root, "2026-11-29", {"A": 80}, tables=["profile"])
+        children.go_on(slow)
+        assert children.wait(slow) == {"exit": 0}
+        recover(str(root))
+        assert plain(root)["2026-11-29", "A"] == four(80), steps[at]
+        assert ("2026-11-29", "A") not in plain(root, "per_query"), steps[at]
+        assert_tidy(root)
+
+
+def test_of_two_writers_of_one_run_exactly_one_publishes(tmp_path: Path, children: Children) -> None:
+    root = tmp_path / "out"
+    for turn in range(30):
+        firsts = [100 * turn, 100 * turn + 50]
+        pids = [children.start(root=str(root), runs={"A": first}, pause=True) for first in firsts]
+        assert [children.wait(pid) for pid in pids] == [{"stopped": True}] * 2
+        for pid in pids if turn % 2 else reversed(pids):
+            children.go_on(pid)
+        ends = [children.wait(pid)["exit"] for pid in pids]
+        assert sorted(ends) == [0, 4]
+        winner = firsts[ends.index(0)]
+        assert plain(root) == {("2026-11-29", "A"): four(winner)}
+        assert values(root, "per_query") == four(winner)
+        assert [one.version for one in published(str(root))] == [turn + 1]
+        assert_tidy(root)
+
+
+def test_recoveries_beside_a_commit_disturb_neither_it_nor_readers(
+    earlier: Path, tmp_path: Path, children: Children
+) -> None:
+    roots = copies(earlier, tmp_path)
+    for _ in range(8):
+        root = next(roots)
+        children.run(root=str(root), runs={"B": 90}, at=12)  # somebody died on the way
+        waiting = [children.start(root=str(root), do="recover", pause=True) for _ in range(2)]
+        waiting.append(children.start(root=str(root), runs={"A": 50}, pause=True))
+        assert [children.wait(pid) for pid in waiting] == [{"stopped": True}] * 3
+        for pid in waiting:
+            children.go_on(pid)
+        for _ in range(5):
+            assert values(root, "profile", "2026-11-29", "A") in (four(30), four(50))
+        assert [children.wait(pid) for pid in waiting] == [{"exit": 0}] * 3
+        assert plain(root)["2026-11-29", "A"] == four(50)
+        assert len(plain(root)) == 4
+        assert_tidy(root)
+
+
+def test_different_runs_of_one_day_can_be_published_at_once(tmp_path: Path, children: Children) -> None:
+    root = tmp_path / "out"
+    for turn in range(5):
+        pids = [children.start(root=str(root), runs={run: turn}, pause=True) for run in ("A", "B", "C")]
+        assert [children.wait(pid) for pid in pids] == [{"stopped": True}] * 3
+        for pid in pids:
+            children.go_on(pid)
+        assert [children.wait(pid) for pid in pids] == [{"exit": 0}] * 3
+        assert plain(root) == {("2026-11-29", run): four(turn) for run in ("A", "B", "C")}
+        assert_tidy(root)
+
+
+# --- one process -----------------------------------------------------------------------------------------------
+
+
+def test_a_rerun_replaces_only_its_own_runs(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    before = untouched(root)
+    publish(root, "2026-11-29", {"A": 50})
+    assert plain(root) == {
+        ("2026-11-28", "A"): four(10),
+        ("2026-11-28", "B"): four(20),
+        ("2026-11-29", "A"): four(50),
+        ("2026-11-29", "B"): four(40),
+    }
+    assert untouched(root) == before
+    assert_tidy(root)
+
+
+def test_a_root_without_days_holds_runs_only(tmp_path: Path) -> None:
+    publish(tmp_path, None, {"A": 1})
+    publish(tmp_path, None, {"A": 2, "B": 3})
+    assert plain(tmp_path) == {("A",): four(2), ("B",): four(3)}
+    assert [(one.ds, one.run_id, one.version) for one in published(str(tmp_path))] == [(None, "A", 2), (None, "B", 1)]
+    assert_tidy(tmp_path)
+
+
+@pytest.mark.parametrize(("first", "then"), [(None, "2026-11-29"), ("2026-11-29", None)])
+def test_a_root_is_always_or_never_by_day(tmp_path: Path, first: str | None, then: str | None) -> None:
+    publish(tmp_path, first, {"A": 1})
+    with pytest.raises(InputError, match="by day, it holds run 'A'"):
+        Output(str(tmp_path), ds=then)
+
+
+def test_a_bad_day_and_a_file_as_root_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a day like 2026-11-29, not '20261129'"):
+        Output(str(tmp_path), ds="20261129")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="is a file; an output is a directory"):
+        Output(str(tmp_path / "file"), ds=None)
+
+
+def test_a_root_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    root = str(tmp_path / "file" / "out")
+    with pytest.raises(PublishError, match=r"^cannot write to .*/file/out: Not a directory.*$"):
+        Output(root, ds=None).begin()
+
+
+def test_an_output_writes_nothing_before_it_begins(tmp_path: Path) -> None:
+    Output(str(tmp_path / "out"), ds="2026-11-29")
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_others_in_the_root_are_left_alone(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    foreign = [
+        "notes.txt",
+        "data/run_id=A/part-0.parquet",
+        "profile/readme.txt",
+        "profile/ds=2026-11-29/run_id=A/notes.txt",
+        "_attempts/mine/x",
+        "_manifest/ds=2026-11-29/run_id=A/notes.json",
+        "_manifest/other/v000001.json",
+    ]
+    for name in foreign:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("mine")
+    publish(root, "2026-11-29", {"A": 50})
+    recover(str(root))
+    assert {name: tree(root)[name] for name in foreign} == dict.fromkeys(foreign, b"mine")
+    assert values(root, "profile", "2026-11-29", "A") == four(50)
+
+
+def test_data_of_others_under_a_table_name_is_not_mixed_with_ours(tmp_path: Path) -> None:
+    (tmp_path / "profile" / "run_id=A").mkdir(parents=True)
+    with pytest.raises(InputError, match="holds data without a manifest of recallk; give another output"):
+        Output(str(tmp_path), ds=None)
+
+
+def test_an_error_on_the_way_removes_what_was_written(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    before = tree(root)
+
+    def fail() -> None:
+        with Output(str(root), ds="2026-11-29").begin() as attempt:
+            write_rows(attempt, "profile", "A", four(50))
+            Path(attempt.scratch_path("per_query").removeprefix("file://")).mkdir(parents=True)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert tree(root) == before
+    assert_tidy(root)
+
+
+def test_an_interrupt_after_the_commit_point_still_brings_the_result_into_place(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = next(copies(earlier, tmp_path))
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(attempt_module, "settle", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        publish(root, "2026-11-29", {"A": 50})
+    assert plain(root)["2026-11-29", "A"] == four(50)
+    assert_tidy(root)
+
+
+def test_a_run_with_no_rows_replaces_the_earlier_one(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    with Output(str(root), ds="2026-11-29").begin() as attempt:
+        for table in TABLES:
+            attempt.table_path(table)
+        attempt.commit({"A": {}})
+    assert ("2026-11-29", "A") not in plain(root)
+    assert values(root, "profile", "2026-11-29", "A") == []
+    (one,) = [one for one in published(str(root)) if (one.ds, one.run_id) == ("2026-11-29", "A")]
+    assert one.row_counts == {"profile": 0, "per_query": 0, "protocol": 0}
+    assert_tidy(root)
+
+
+def test_a_table_left_out_removes_its_earlier_rows(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    publish(root, "2026-11-29", {"A": 50}, tables=["profile", "protocol"])
+    assert ("2026-11-29", "A") not in plain(root, "per_query")
+    assert ("2026-11-29", "B") in plain(root, "per_query")
+    with pytest.raises(InputError, match=r"'per_query' is not published in .* for run 'A' of 2026-11-29"):
+        values(root, "per_query", "2026-11-29", "A")
+    assert_tidy(root)
+
+
+def test_a_writer_that_lost_publishes_nothing_and_names_the_run(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    with Output(str(root), ds="2026-11-29").begin() as late:
+        for run in ("A", "B", "C"):
+            write_rows(late, "profile", run, four(50))
+        publish(root, "2026-11-29", {"B": 70})
+        with pytest.raises(PublishError) as refusal:
+            late.commit({"A": {}, "B": {}, "C": {}})
+    assert str(refusal.value) == (
+        "another writer published run 'B' of 2026-11-29 first; published by this attempt: nothing; not published by"
+        " it: run 'A' of 2026-11-29, run 'B' of 2026-11-29, run 'C' of 2026-11-29. Run again to replace what the"
+        " other wrote"
+    )
+    assert plain(root)["2026-11-29", "A"] == four(30)
+    assert plain(root)["2026-11-29", "B"] == four(70)
+    assert_tidy(root)
+
+
+def test_a_writer_that_loses_between_two_runs_keeps_those_before(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = next(copies(earlier, tmp_path))
+    create = attempt_module.create_version
+
+    def overtaken_at_b(store: Any, manifest: Any) -> bool:
+        if manifest.key.run_id == "B":
+            monkeypatch.setattr(attempt_module, "create_version", create)
+            publish(root, "2026-11-29", {"B": 70})
+        return create(store, manifest)
+
+    with Output(str(root), ds="2026-11-29").begin() as late:
+        for run in ("A", "B", "C"):
+            write_rows(late, "profile", run, four(50))
+        monkeypatch.setattr(attempt_module, "create_version", overtaken_at_b)
+        with pytest.raises(PublishError, match=r"published run 'B' of 2026-11-29 first; published by .*: run 'A' of"):
+            late.commit({"A": {}, "B": {}, "C": {}})
+    found = plain(root)
+    assert [found["2026-11-29", run] for run in ("A", "B")] == [four(50), four(70)]
+    assert ("2026-11-29", "C") not in found
+    assert_tidy(root)
+
+
+def test_a_slow_writer_loses_even_after_two_newer_versions_reused_its_number(earlier: Path, tmp_path: Path) -> None:
+    """v2 and v3 are published and v2 cleared: the name v2 is free again, yet a writer who saw v1 must not have it."""
+    root = next(copies(earlier, tmp_path))
+    with Output(str(root), ds="2026-11-29").begin() as late:
+        write_rows(late, "profile", "A", four(50))
+        publish(root, "2026-11-29", {"A": 70})
+        publish(root, "2026-11-29", {"A": 80})
+        with pytest.raises(PublishError):
+            late.commit({"A": {}})
+    assert plain(root)["2026-11-29", "A"] == four(80)
+    assert_tidy(root)
+
+
+def test_runs_no_longer_produced_are_named_and_retired(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    with Output(str(root), ds="2026-11-29").begin() as attempt:
+        write_rows(attempt, "profile", "C", four(50))
+        assert attempt.stale_runs(["C"]) == ["A", "B"]
+        attempt.commit({"C": {}})
+        attempt.retire(attempt.stale_runs(["C"]))
+    assert plain(root) == {
+        ("2026-11-28", "A"): four(10),
+        ("2026-11-28", "B"): four(20),
+        ("2026-11-29", "C"): four(50),
+    }
+    assert [(one.ds, one.run_id) for one in published(str(root))] == list(plain(root))
+    assert not (root / "per_query" / "ds=2026-11-29").exists()
+    with pytest.raises(InputError, match=r"no published result of run 'A' of 2026-11-29"):
+        values(root, "profile", "2026-11-29", "A")
+
+    publish(root, "2026-11-29", {"A": 60})
+    assert plain(root)["2026-11-29", "A"] == four(60)
+    with Output(str(root), ds="2026-11-29").begin() as attempt:
+        assert attempt.stale_runs(["C"]) == ["A"]
+
+
+def test_a_run_that_another_writer_published_meanwhile_is_not_retired(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    with Output(str(root), ds="2026-11-29").begin() as attempt:
+        write_rows(attempt, "profile", "A", four(50))
+        stale = attempt.stale_runs(["A"])
+        publish(root, "2026-11-29", {"B": 70})
+        attempt.commit({"A": {}})
+        assert stale == ["B"]
+        assert attempt.stale_runs(["A"]) == []
+        with pytest.raises(PublishError, match="not retired, another writer has published it since: run 'B'"):
+            attempt.retire(stale)
+    assert plain(root)["2026-11-29", "B"] == four(70)
+    assert_tidy(root)
+
+
+def test_a_writer_of_a_run_retired_meanwhile_loses(earlier: Path, tmp_path: Path) -> None:
+    root = next(copies(earlier, tmp_path))
+    with Output(str(root), ds="2026-11-29").begin() as late:
+        write_rows(late, "profile", "B", four(50))
+        with Output(str(root), ds="2026-11-29").begin() as attempt:
+            write_rows(attempt, "profile", "A", four(60))
+            attempt.commit({"A": {}})
+            attempt.retire(["B"])
+        with pytest.raises(PublishError, match="another writer published run 'B'"):
+            late.commit({"B": {}})
+    assert ("2026-11-29", "B") not in plain(root)
+
+
+def test_data_that_the_commit_does_not_name_is_refused(tmp_path: Path) -> None:
+    with Output(str(tmp_path), ds="2026-11-29").begin() as attempt:
+        write_rows(attempt, "profile", "A", four(1))
+        write_rows(attempt, "profile", "B", four(1))
+        with pytest.raises(PublishError, match="holds run 'B' of 2026-11-29, which the commit does not name"):
+            attempt.commit({"A": {}})
+    with Output(str(tmp_path), ds="2026-11-29").begin() as attempt:
+        path = Path(attempt.table_path("profile").removeprefix("file://"))
+        path.mkdir(parents=True)
+        (path / "part-00000.parquet").touch()
+        with pytest.raises(PublishError, match=r"is of no run; write tables with partitionBy"):
+            attempt.commit({"A": {}})
+    assert tree(tmp_path) == {}
+
+
+def test_what_a_manifest_cannot_say_is_refused_before_anything_is_published(tmp_path: Path) -> None:
+    with Output(str(tmp_path), ds=None).begin() as attempt:
+        write_rows(attempt, "profile", "A", four(1))
+        write_rows(attempt, "profile", "B", four(1))
+        with pytest.raises(ValueError, match="JSON"):
+            attempt.commit({"A": {}, "B": {"loss": float("nan")}})
+        with pytest.raises(ValueError, match="attempt is a field of the manifest itself"):
+            attempt.commit({"A": {}, "B": {"attempt": "x"}})
+    with Output(str(tmp_path), ds=None).begin() as attempt, pytest.raises(PublishError, match="'' cannot be the name"):
+        attempt.commit({"": {}})
+    assert tree(tmp_path) == {}
+
+
+def test_files_named_alike_by_two_attempts_do_not_meet(tmp_path: Path) -> None:
+    for first in (1, 2):
+        with Output(str(tmp_path), ds=None).begin() as attempt:
+            write_rows(attempt, "profile", "A", four(first), uuid="x")
+            attempt.commit({"A": {}})
+    assert plain(tmp_path) == {("A",): four(2)}
+    assert_tidy(tmp_path)
+
+
+def test_an_attempt_ends_with_its_commit(tmp_path: Path) -> None:
+    attempt = Output(str(tmp_path), ds=None).begin()
+    write_rows(attempt, "profile", "A", four(1))
+    attempt.commit({"A": {}})
+    assert not (tmp_path / "_attempts").exists()
+    attempt.close()
+    with pytest.raises(PublishError, match="has ended; begin another"):
+        attempt.commit({"A": {}})
+
+
+def test_paths_for_spark_name_the_file_system(tmp_path: Path) -> None:
+    with Output(str(tmp_path), ds="2026-11-29").begin() as attempt:
+        start = f"file://{tmp_path}/_attempts/{attempt.id}"
+        assert attempt.table_path("per_query") == f"{start}/per_query/ds=2026-11-29"
+        assert attempt.scratch_path("per_query") == f"{start}/_scratch/per_query"
+        with pytest.raises(ValueError, match="no name of a table"):
+            attempt.table_path("../x")
+
+
+# --- whose an attempt is -----------------------------------------------------------------------------------------
+
+
+def test_an_attempt_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    with Output(str(tmp_path), ds=None).begin() as attempt:
+        write_rows(attempt, "profile", "A", four(1))
+        before = tree(tmp_path)
+        recover(str(tmp_path))
+        Output(str(tmp_path), ds=None).begin().close()
+        assert tree(tmp_path) == before
+        attempt.commit({"A": {}})
+
+
+def test_an_attempt_is_abandoned_when_its_process_is_gone_or_its_place_unknown_for_a_week() -> None:
+    now = datetime.now(UTC)
+    mine = new_attempt_id(now)
+    began, pid, start, place, digits = mine.split("-")
+    elsewhere = f"{pid}-{start}-{'0' * 12}-{digits}"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(WAIT)
+    cases = {
+        mine: False,
+        f"{began}-{pid}-{int(start) + 1}-{place}-{digits}": True,  # the pid belongs to another process now
+        f"{began}-{gone.pid}-{start}-{place}-{digits}": True,
+        f"{now - timedelta(days=6):%Y%m%dT%H%M%SZ}-{elsewhere}": False,
+        f"{now - timedelta(days=8):%Y%m%dT%H%M%SZ}-{elsewhere}": True,
+        "mine": False,
+    }
+    assert {name: is_abandoned(name, now) for name in cases} == cases
+
+
+def test_a_killed_process_that_nobody_has_reaped_counts_as_ended() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    began, _, _, place, digits = new_attempt_id(datetime.now(UTC)).split("-")
+    start = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    name = f"{began}-{process.pid}-{start}-{place}-{digits}"
+    assert not is_abandoned(name, datetime.now(UTC))
+    process.kill()
+    deadline = time.monotonic() + WAIT
+    while not is_abandoned(name, datetime.now(UTC)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.wait(WAIT)

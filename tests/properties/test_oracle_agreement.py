@@ -1,0 +1,167 @@
+"""The library against the oracle: over three hundred generated inputs, every policy in play, every column.
+
+Inputs that share a protocol are packed into one job: each is a slice of its own, named by the slice column
+`case`. Others are jobs of their own, without a queries table, and compare the rows over all queries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from recallk_spark import ContractError, Protocol, evaluate
+from recallk_spark.schema import PROFILE
+from tests import frames, oracle
+from tests.properties.generated import CHOICES, ITEMS, SCORES, Input, a_protocol, joined, some_inputs
+
+PACKS, INPUTS_PER_PACK = 20, 14
+WHOLES = 24
+SLICES = ("case", "case*land")
+COUNTS = {name for name in PROFILE.names if name.startswith(("queries", "hits", "relevant", "retrieved"))}
+
+
+@pytest.mark.parametrize("seed", range(PACKS))
+def test_every_slice_agrees_with_the_oracle(spark: SparkSession, seed: int) -> None:
+    protocol, packed, kinds = pack(seed)
+    together = joined(packed)
+    evaluation = evaluated(spark, protocol, together, **kinds)
+    expected = oracle.evaluate(together.scores, together.relevance, protocol, queries=together.queries, slices=SLICES)
+    found = differences(expected, evaluation, protocol)
+    assert not found, explained(found, protocol, packed, kinds)
+
+
+@pytest.mark.parametrize("seed", range(WHOLES))
+def test_a_whole_input_agrees_with_the_oracle(spark: SparkSession, seed: int) -> None:
+    protocol, whole, kinds = a_whole(seed)
+    evaluation = evaluated(spark, protocol, whole, **kinds)
+    expected = oracle.evaluate(whole.scores, whole.relevance, protocol)
+    found = differences(expected, evaluation, protocol)
+    assert not found, explained(found, protocol, [whole], kinds)
+
+
+@pytest.mark.parametrize("policy", [name for name, values in CHOICES.items() if "error" in values])
+def test_what_the_oracle_refuses_is_refused(spark: SparkSession, policy: str) -> None:
+    protocol, refused, kinds = a_refused_input(policy)
+    evaluation = evaluated(spark, protocol, refused, **kinds)
+    with pytest.raises(PySparkException, match=policy):
+        evaluation.profile().collect()
+    with pytest.raises(ContractError, match=policy):
+        evaluation.report()
+
+
+def test_a_slice_is_what_its_queries_are_alone() -> None:
+    for seed in range(PACKS):
+        protocol, packed, _ = pack(seed)
+        together = joined(packed)
+        answer = oracle.evaluate(
+            together.scores, together.relevance, protocol, queries=together.queries, slices=("case",)
+        )
+        for number, one in enumerate(packed):
+            alone = oracle.evaluate(one.scores, one.relevance, protocol, queries=one.queries)
+            for (run, _, _, k), row in alone.profile.items() if one.queries else ():
+                assert answer.profile[run, "case", str(number), k] == row
+
+
+def test_every_policy_is_in_play() -> None:
+    protocols = [pack(seed)[0] for seed in range(PACKS)] + [a_whole(seed)[0] for seed in range(WHOLES)]
+    for name, values in CHOICES.items():
+        assert {getattr(protocol, name).value for protocol in protocols} == set(values), name
+
+
+def pack(seed: int) -> tuple[Protocol, list[Input], dict[str, str]]:
+    rng = Random(f"pack {seed}")
+    protocol, kinds = a_protocol(rng), some_kinds(rng)
+    return protocol, some_inputs(rng, protocol, INPUTS_PER_PACK, **kinds, listed=True), kinds
+
+
+def a_whole(seed: int) -> tuple[Protocol, Input, dict[str, str]]:
+    rng = Random(f"whole {seed}")
+    protocol, kinds = a_protocol(rng), some_kinds(rng)
+    return protocol, some_inputs(rng, protocol, 1, **kinds, listed=False)[0], kinds
+
+
+def a_refused_input(policy: str) -> tuple[Protocol, Input, dict[str, str]]:
+    """An input that one policy refuses, among many good rows."""
+    rng = Random(f"refused by {policy}")
+    lenient, kinds = Protocol(cutoffs=(1, 3), invalid_scores="last"), {"ids": "string", "score_type": "double"}
+    strict = dataclasses.replace(lenient, **{policy: "error"})
+    while True:
+        drawn = joined(some_inputs(rng, lenient, 4, **kinds, listed=False))
+        try:
+            oracle.evaluate(drawn.scores, drawn.relevance, strict)
+        except oracle.Refused:
+            return strict, drawn, kinds
+
+
+def some_kinds(rng: Random) -> dict[str, str]:
+    return {"ids": rng.choice(list(ITEMS)), "score_type": rng.choice(list(SCORES))}
+
+
+def evaluated(spark: SparkSession, protocol: Protocol, given: Input, *, ids: str, score_type: str) -> Any:
+    types = {"query_type": ids, "item_type": ids}
+    queries = None
+    if given.queries is not None:
+        rows = [(row["query_id"], row["case"], row["land"]) for row in given.queries]
+        queries = frames.queries(spark, rows, columns=("case", "land"), query_type=ids)
+    return evaluate(
+        frames.scores(spark, given.scores, score_type=score_type, **types),
+        frames.relevance(spark, given.relevance, **types),
+        protocol=protocol,
+        queries=queries,
+        slices=SLICES if queries is not None else (),
+    )
+
+
+def differences(expected: oracle.Result, evaluation: Any, protocol: Protocol) -> list[tuple]:
+    """(table, key, column, oracle's value, Spark's value) wherever the two differ."""
+    profile = {key: {**row, **named(PROFILE, key)} for key, row in expected.profile.items()}
+    found = list(compared("profile", profile, frames.profile_rows(evaluation)))
+    per_query = {
+        (run, query): {
+            "run_id": run,
+            "query_id": query,
+            "relevance_set": "all",
+            "in_run": q.in_run,
+            "counted": q.counted,
+            "num_relevant": q.num_relevant,
+            "num_judged": q.num_judged,
+            "num_retrieved": q.num_retrieved,
+            "ranks": q.ranks,
+            "grades": q.grades,
+            "ideal_grades": q.ideal[: protocol.depth],
+            "fingerprint": protocol.fingerprint,
+        }
+        for (run, query), q in expected.per_query.items()
+    }
+    return found + list(compared("per_query", per_query, frames.per_query_rows(evaluation)))
+
+
+def named(schema: Any, key: tuple) -> dict[str, Any]:
+    return dict(zip(("run_id", "slice", "slice_value", "k"), key, strict=True))
+
+
+def compared(table: str, expected: dict, got: dict):
+    for key in expected.keys() ^ got.keys():
+        yield table, key, "(row)", key in expected, key in got
+    for key in expected.keys() & got.keys():
+        for column, value in expected[key].items():
+            ours = got[key][column]
+            if column in COUNTS or not isinstance(value, float) or ours is None:
+                same = ours == value and type(ours) is type(value)
+            else:
+                same = abs(ours - value) <= 1e-12
+            if not same:
+                yield table, key, column, value, ours
+
+
+def explained(found: list[tuple], protocol: Protocol, packed: list[Input], kinds: dict[str, str]) -> str:
+    lines = [f"{len(found)} differences under {protocol.settings()} with {kinds}"]
+    lines += ["{}{}.{}: oracle {!r}, Spark {!r}".format(*one) for one in found[:8]]
+    numbers = {key[2].split("*")[0] for table, key, *_ in found if table == "profile" and key[1]}
+    lines += [f"input {n}: {packed[int(n)]}" for n in sorted(numbers)[:1]] or [str(packed[0])]
+    return "\n".join(lines)
