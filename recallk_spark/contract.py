@@ -81,9 +81,14 @@ class Watch:
 
     _observations: dict[str, tuple[Observation, Sequence[Check]]] = field(default_factory=dict)
 
-    def over(self, frame: DataFrame, table: str, checks: Sequence[Check], **counted: Column) -> DataFrame:
-        """`frame`, with its rows, its broken rows and the rows where each of `counted` is true being counted."""
-        aggregates = [F.count(F.lit(1)).alias("rows")]
+    def over(
+        self, frame: DataFrame, table: str, checks: Sequence[Check], *, counted: dict[str, Column], content: Column
+    ) -> DataFrame:
+        """`frame`, while its rows, its broken rows and the rows where each of `counted` is true are being counted.
+
+        `content` is a hash of what a row says; the sum over the rows is the table's digest, whatever their order.
+        """
+        aggregates = [F.count(F.lit(1)).alias("rows"), F.sum(content.cast("decimal(38,0)")).alias("digest")]
         aggregates += [F.count_if(condition).alias(name) for name, condition in counted.items()]
         for number, check in enumerate(checks):
             aggregates.append(F.count_if(check.broken).alias(f"broken_{number}"))
@@ -95,9 +100,13 @@ class Watch:
     def counts(self, table: str) -> dict[str, int]:
         """Rows of `table` and its other counted rows, by name."""
         observed = self._observations[table][0].get
-        return {
-            name: int(value or 0) for name, value in observed.items() if not name.startswith(("broken_", "example_"))
-        }
+        apart = ("broken_", "example_", "digest")
+        return {name: int(value or 0) for name, value in observed.items() if not name.startswith(apart)}
+
+    def digests(self) -> dict[str, str]:
+        """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
+        observed = {table: seen[0].get for table, seen in self._observations.items() if table != "scores"}
+        return {table: f"{int(seen['digest'] or 0) % 2**128:032x}" for table, seen in observed.items()}
 
     def repairs(self) -> dict[str, int]:
         """How many rows were left out or put last, over all tables: invalid_scores, skipped_lines."""
@@ -160,7 +169,7 @@ def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None
         checks.append(Check("scores", SCORE, message, invalid, key))
 
     counted = {"invalid_scores": invalid}
-    frame, guarded = _apply(scores, "scores", checks, watch, counted)
+    frame, guarded = _apply(scores, "scores", checks, watch, counted=counted, content=F.lit(0))
     return frame.select(
         (guarded(RUN) if RUN in scores.columns else run).alias(RUN),
         _id(scores, QUERY, guarded(QUERY)),
@@ -200,7 +209,8 @@ def conform_relevance(relevance: DataFrame, *, protocol: Protocol, watch: Watch 
             broken = sound & (grade > MAX_EXPONENTIAL_GRADE) & ~F.isnan(grade) & ~infinite
             checks.append(Check("relevance", GRADE, message, broken, key))
 
-    frame, guarded = _apply(relevance, "relevance", checks, watch, {})
+    content = F.xxhash64(QUERY, ITEM, grade)
+    frame, guarded = _apply(relevance, "relevance", checks, watch, counted={}, content=content)
     return frame.select(
         _id(relevance, QUERY, guarded(QUERY)),
         _id(relevance, ITEM, guarded(ITEM)),
@@ -234,7 +244,8 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
         *_malformed("queries", queries, QUERY),
         Check("queries", QUERY, "null query_id", _sound(queries) & F.col(QUERY).isNull(), F.lit("null")),
     ]
-    frame, guarded = _apply(queries, "queries", checks, watch, {})
+    content = F.xxhash64(QUERY, *(F.col(column).cast("string") for column in columns))
+    frame, guarded = _apply(queries, "queries", checks, watch, counted={}, content=content)
     return frame.select(_id(queries, QUERY, guarded(QUERY)), *(F.col(column) for column in columns))
 
 
@@ -265,12 +276,19 @@ def slice_columns(slices: Sequence[str]) -> tuple[str, ...]:
 
 
 def _apply(
-    frame: DataFrame, table: str, checks: Sequence[Check], watch: Watch | None, counted: dict[str, Column]
+    frame: DataFrame,
+    table: str,
+    checks: Sequence[Check],
+    watch: Watch | None,
+    *,
+    counted: dict[str, Column],
+    content: Column,
 ) -> tuple[DataFrame, Callable[[str], Column]]:
     """The frame without its skipped lines, and a function that gives a column with the refusals that stand in it."""
     skipped = F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else F.lit(False)
     if watch is not None:
-        frame = watch.over(frame, table, checks, skipped_lines=skipped, **counted)
+        counted = {**counted, "skipped_lines": skipped}
+        frame = watch.over(frame, table, checks, counted=counted, content=content)
     if SKIPPED in frame.columns:
         frame = frame.where(~skipped)
 

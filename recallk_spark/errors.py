@@ -40,6 +40,12 @@ class ProtocolMismatch(RecallkError):
     exit_code = 3
 
 
+class SparkError(RecallkError):
+    """Raised when Spark cannot be started, failed, or did not finish within `job_timeout`."""
+
+    exit_code = 4
+
+
 class PublishError(RecallkError):
     """Raised when storage fails while publishing, or another writer published the same day and run first."""
 

@@ -7,13 +7,13 @@ the interval. So it is enough to count, per (|R|, rank), the hits and the sum of
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from recallk_spark.lists import is_counted
+from recallk_spark.lists import counted_text
 from recallk_spark.protocol import Gain, Protocol
 from recallk_spark.ranking import REPEATS
-from recallk_spark.schema import QUERY, RUN, TOTAL
+from recallk_spark.schema import QUERY, RANK, RUN, TOTAL
 
 NUM_RELEVANT = "num_relevant"
 SLICE = ("slice", "slice_value")
@@ -58,37 +58,33 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         protocol: min_grade, no_relevant, gain and cutoffs are read here.
         queries_given: whether a list of queries decides which queries exist.
     """
-    known = lists.join(topics.drop("repeated_labels", "conflicting_labels"), on=QUERY, how="left")
-    evaluated = F.coalesce("listed", F.lit(False))
-    rows = known.select(
+    known = lists.join(topics.select(QUERY, "listed", NUM_RELEVANT, "ideal_grades", "slices"), on=QUERY, how="left")
+    rows = known.selectExpr(
         RUN,
-        _slices().alias("slice"),
-        F.coalesce(NUM_RELEVANT, F.lit(0)).alias(NUM_RELEVANT),
-        evaluated.alias("evaluated"),
-        (evaluated & is_counted(protocol)).alias("counted"),
-        (~evaluated & F.lit(queries_given)).alias("unlisted"),
-        F.col("listed").isNull().alias("unknown"),
+        f"{_SLICES} as slice",
+        f"coalesce({NUM_RELEVANT}, 0) as {NUM_RELEVANT}",
+        "coalesce(listed, false) as evaluated",
+        f"coalesce(listed, false) and {counted_text(protocol)} as counted",
+        "listed is null as unknown",
+        f"{'false' if queries_given else 'true'} or coalesce(listed, false) as exists",
         "num_retrieved",
-        F.arrays_zip("ranks", "grades").alias("results"),
-        F.coalesce("ideal_grades", F.array().cast("array<double>")).alias("ideal_grades"),
+        "arrays_zip(ranks, grades) as results",
+        "coalesce(ideal_grades, cast(array() as array<double>)) as ideal_grades",
         REPEATS,
     )
-    entries = rows.select(RUN, NUM_RELEVANT, F.explode("slice").alias("slice"), _entries(protocol).alias("entries"))
-    flat = entries.select(RUN, "slice", NUM_RELEVANT, F.explode("entries").alias("entry"))
-    return flat.groupBy(
-        RUN,
-        F.col("slice.slice").alias("slice"),
-        F.col("slice.slice_value").alias("slice_value"),
-        F.col("entry.num_relevant").alias(NUM_RELEVANT),
-        F.col("entry.rank").alias("rank"),
-    ).agg(
-        F.count("entry.hit_number").alias("hits"),
-        F.count_if(F.col("entry.hit_number") == 1).alias("first_hits"),
-        F.coalesce(F.sum("entry.hit_number"), F.lit(0)).alias("hit_numbers"),
-        F.coalesce(F.sum("entry.judged"), F.lit(0)).alias("judged"),
-        F.coalesce(F.sum("entry.lists"), F.lit(0)).alias("lists"),
-        F.sum("entry.ndcg").cast(NDCG_TYPE).alias("ndcg"),
-        *(F.coalesce(F.sum(f"entry.query.{name}"), F.lit(0)).alias(name) for name in QUERY_COUNTS),
+    entries = rows.selectExpr(RUN, "explode(slice) as slice", f"{_entries(protocol)} as entries")
+    flat = entries.selectExpr(RUN, "slice.*", "explode(entries) as entry").select(RUN, *SLICE, "entry.*")
+    counts = {
+        "hits": "count(hit_number)",
+        "first_hits": "count_if(hit_number = 1)",
+        "hit_numbers": "coalesce(sum(hit_number), 0)",
+        "judged": "sum(judged)",
+        "lists": "sum(lists)",
+        "ndcg": f"cast(sum(ndcg) as {NDCG_TYPE})",
+        **{name: f"coalesce(sum(query.{name}), 0)" for name in QUERY_COUNTS},
+    }
+    return flat.groupBy(RUN, *SLICE, NUM_RELEVANT, RANK).agg(
+        *(F.expr(f"{count} as {name}") for name, count in counts.items())
     )
 
 
@@ -99,97 +95,94 @@ def population(topics: DataFrame, *, protocol: Protocol) -> DataFrame:
         topics: TOPICS.
         protocol: no_relevant is read here.
     """
-    listed = F.col("listed")
-    exploded = topics.select(
-        F.explode(_slices()).alias("slice"),
-        F.when(listed, F.col(NUM_RELEVANT)).otherwise(0).alias(NUM_RELEVANT),
-        (listed & is_counted(protocol)).cast("bigint").alias("population"),
-        (listed & (F.col(NUM_RELEVANT) == 0)).cast("bigint").alias("queries_no_relevant"),
-        (~listed).cast("bigint").alias("labels_unlisted"),
-        F.when(listed, F.col("repeated_labels")).otherwise(0).alias("repeated_labels"),
-        F.when(listed, F.col("conflicting_labels")).otherwise(0).alias("conflicting_labels"),
-        F.greatest(F.col("copies") - 1, F.lit(0)).alias("repeated_queries"),
-    )
-    return exploded.groupBy("slice.slice", "slice.slice_value", NUM_RELEVANT).agg(
-        *(F.sum(name).alias(name) for name in POPULATION_COUNTS)
-    )
+    members = topics.selectExpr(
+        f"explode({_SLICES}) as slice",
+        f"if(listed, {NUM_RELEVANT}, 0) as {NUM_RELEVANT}",
+        f"bigint(listed and {counted_text(protocol)}) as population",
+        f"bigint(listed and {NUM_RELEVANT} = 0) as queries_no_relevant",
+        "bigint(not listed) as labels_unlisted",
+        "if(listed, repeated_labels, 0) as repeated_labels",
+        "if(listed, conflicting_labels, 0) as conflicting_labels",
+        "greatest(copies - 1, 0) as repeated_queries",
+    ).select("slice.*", NUM_RELEVANT, *POPULATION_COUNTS)
+    return members.groupBy(*SLICE, NUM_RELEVANT).agg(*(F.expr(f"sum({name}) as {name}") for name in POPULATION_COUNTS))
 
 
-def _slices() -> Column:
-    """The slices of a query, the total ('', '') first, as an array of (slice, slice_value)."""
-    total = F.struct(F.lit(TOTAL).alias("slice"), F.lit(TOTAL).alias("slice_value"))
-    entries = F.coalesce(F.map_entries("slices"), F.array().cast("array<struct<key:string,value:string>>"))
-    own = F.transform(entries, lambda entry: F.struct(entry["key"].alias("slice"), entry["value"].alias("slice_value")))
-    return F.concat(F.array(total), own)
+# The slices of a query, the total first, as an array of (slice, slice_value)
+_TOTAL = f"named_struct('slice', '{TOTAL}', 'slice_value', '{TOTAL}')"
+_SLICES = (
+    f"concat(array({_TOTAL}), coalesce(transform(map_entries(slices), "
+    "entry -> named_struct('slice', entry.key, 'slice_value', entry.value)), array()))"
+)
+
+
+def _entries(protocol: Protocol) -> str:
+    """What one list adds to the histogram: itself as a query and, when counted, its results, its end and its nDCG."""
+    relevant = f"result.grades >= {protocol.min_grade!r}D"
+    hit = _entry("hit.ranks", hit_number="place + 1", judged=1)
+    other = _entry("other.ranks", judged=1)
+    cutoffs = ", ".join(map(str, protocol.cutoffs))
+    own = _entry("0", num_relevant="0", query=_query_counts())
+    return f"""if(
+        counted,
+        concat(
+            array({own}),
+            transform(filter(results, result -> {relevant}), (hit, place) -> {hit}),
+            transform(filter(results, result -> not {relevant}), other -> {other}),
+            array({_entry("num_retrieved", lists=1)}),
+            transform(array({cutoffs}), k -> {_entry("k", ndcg=_ndcg(protocol))})
+        ),
+        array({own})
+    )"""
 
 
 def _entry(
-    rank: Column,
+    rank: str,
     *,
-    hit_number: Column | None = None,
-    judged: bool = False,
-    lists: bool = False,
-    ndcg: Column | None = None,
-    query: Column | None = None,
-) -> Column:
-    nothing = F.lit(None)
-    query_type = f"struct<{','.join(f'{name}:bigint' for name in QUERY_COUNTS)}>"
-    return F.struct(
-        (F.col(NUM_RELEVANT) if query is None else F.lit(0)).alias(NUM_RELEVANT),
-        rank.cast("int").alias("rank"),
-        (nothing if hit_number is None else hit_number).cast("bigint").alias("hit_number"),
-        F.lit(int(judged)).alias("judged"),
-        F.lit(int(lists)).alias("lists"),
-        (nothing if ndcg is None else ndcg).cast(NDCG_TYPE).alias("ndcg"),
-        (nothing if query is None else query).cast(query_type).alias("query"),
+    num_relevant: str = NUM_RELEVANT,
+    hit_number: str = "null",
+    judged: int = 0,
+    lists: int = 0,
+    ndcg: str = "null",
+    query: str = "null",
+) -> str:
+    query_type = f"struct<{', '.join(f'{name}: bigint' for name in QUERY_COUNTS)}>"
+    return (
+        f"named_struct('{NUM_RELEVANT}', {num_relevant}, '{RANK}', int({rank}), 'hit_number', bigint({hit_number}), "
+        f"'judged', {judged}, 'lists', {lists}, 'ndcg', cast({ndcg} as {NDCG_TYPE}), "
+        f"'query', cast({query} as {query_type}))"
     )
 
 
-def _entries(protocol: Protocol) -> Column:
-    """What one list adds to the histogram: itself as a query and, when counted, its results, its end and its nDCG."""
-    hits = F.filter("results", lambda result: result["grades"] >= protocol.min_grade)
-    others = F.filter("results", lambda result: result["grades"] < protocol.min_grade)
-    cutoffs = F.lit(list(protocol.cutoffs)).cast("array<int>")
-    counted = F.concat(
-        F.transform(hits, lambda hit, place: _entry(hit["ranks"], hit_number=place + 1, judged=True)),
-        F.transform(others, lambda other: _entry(other["ranks"], judged=True)),
-        F.array(_entry(F.col("num_retrieved"), lists=True)),
-        F.transform(cutoffs, lambda k: _entry(k, ndcg=_ndcg(k, protocol))),
-    )
-    own = F.array(_entry(F.lit(0), query=_query_counts()))
-    return F.when(F.col("counted"), F.concat(own, counted)).otherwise(own)
-
-
-def _query_counts() -> Column:
-    listed_or_unjudged = ~F.col("unlisted")
+def _query_counts() -> str:
     counts = {
-        "queries": F.col("counted"),
-        "queries_in_run": F.col("evaluated"),
-        "queries_unjudged": F.col("unknown") & listed_or_unjudged,
-        "run_unlisted": F.col("unknown") & F.col("unlisted"),
-        REPEATS: F.when(listed_or_unjudged, F.col(REPEATS)).otherwise(0),
-        "results": F.col("num_retrieved"),
-        "judged_results": F.size("results"),
+        "queries": "counted",
+        "queries_in_run": "evaluated",
+        "queries_unjudged": "unknown and exists",
+        "run_unlisted": "unknown and not exists",
+        REPEATS: f"if(exists, {REPEATS}, 0)",
+        "results": "num_retrieved",
+        "judged_results": "size(results)",
     }
-    return F.struct(*(counts[name].cast("bigint").alias(name) for name in QUERY_COUNTS))
+    return f"named_struct({', '.join(f'{name!r}, bigint({counts[name]})' for name in QUERY_COUNTS)})"
 
 
-def _ndcg(k: Column, protocol: Protocol) -> Column:
+def _ndcg(protocol: Protocol) -> str:
     """nDCG@k of one list: DCG of its judged results over DCG of all positive grades, best first; 0 where that is 0.
 
     Discount log2(rank + 1); gain g or 2^g - 1. Jarvelin and Kekalainen (2002), as trec_eval's ndcg_cut takes it.
     Every positive grade gains, whatever min_grade.
     """
 
-    def gain(grade: Column) -> Column:
-        worth = grade if protocol.gain is Gain.LINEAR else F.pow(F.lit(2.0), grade) - 1
-        return F.when(grade > 0, worth).otherwise(0.0)
+    def gain(grade: str) -> str:
+        return f"if({grade} > 0, {grade if protocol.gain is Gain.LINEAR else f'pow(2D, {grade}) - 1'}, 0D)"
 
-    def add(terms: Column) -> Column:
-        return F.aggregate(terms, F.lit(0.0), lambda sum_so_far, term: sum_so_far + term)
+    def total(terms: str) -> str:
+        return f"aggregate({terms}, 0D, (so_far, term) -> so_far + term)"
 
-    within = F.filter("results", lambda result: result["ranks"] <= k)
-    dcg = add(F.transform(within, lambda result: gain(result["grades"]) / F.log2(result["ranks"] + F.lit(1.0))))
-    best = F.slice("ideal_grades", F.lit(1), k)
-    ideal = add(F.transform(best, lambda grade, place: gain(grade) / F.log2(place + F.lit(2.0))))
-    return F.coalesce(F.try_divide(dcg, ideal), F.lit(0.0))
+    dcg = total(
+        f"transform(filter(results, result -> result.ranks <= k), "
+        f"result -> {gain('result.grades')} / log2(result.ranks + 1))"
+    )
+    ideal = total(f"transform(slice(ideal_grades, 1, k), (grade, place) -> {gain('grade')} / log2(place + 2))")
+    return f"coalesce(try_divide({dcg}, {ideal}), 0D)"

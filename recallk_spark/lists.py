@@ -22,28 +22,20 @@ def gather_lists(judged: DataFrame) -> DataFrame:
     Args:
         judged: JUDGED and `repeats`.
     """
-    result = F.when(F.col(GRADE).isNotNull(), F.struct(ITEM, RANK, GRADE))
     gathered = judged.groupBy(QUERY, RUN).agg(
-        F.coalesce(F.max(RANK), F.lit(0)).alias("num_retrieved"),
-        F.sort_array(F.collect_list(result)).alias("by_item"),
-        F.sum(REPEATS).alias("counted_repeats"),
+        F.expr(f"coalesce(max({RANK}), 0) as num_retrieved"),
+        F.expr(f"sort_array(collect_list(if({GRADE} is null, null, struct({ITEM}, {RANK}, {GRADE})))) as by_item"),
+        F.expr(f"sum({REPEATS}) as counted_repeats"),
     )
-
-    def is_best_copy(result: Column, place: Column) -> Column:
-        above = F.get("by_item", place - 1)
-        return (place == 0) | (result[ITEM] != above[ITEM])
-
-    best_copies = F.filter("by_item", is_best_copy)
-    by_rank = F.sort_array(F.transform(best_copies, lambda result: F.struct(result[RANK], result[GRADE])))
-    listed = gathered.withColumn("by_rank", by_rank)
-    repeats = F.coalesce("counted_repeats", F.size("by_item") - F.size("by_rank")).cast("bigint")
-    return listed.select(
+    best_copies = f"filter(by_item, (result, place) -> place = 0 or result.{ITEM} != get(by_item, place - 1).{ITEM})"
+    by_rank = f"sort_array(transform({best_copies}, result -> struct(result.{RANK}, result.{GRADE})))"
+    return gathered.selectExpr("*", f"{by_rank} as by_rank").selectExpr(
         RUN,
         QUERY,
         "num_retrieved",
-        F.col("by_rank.rank").alias("ranks"),
-        F.col("by_rank.grade").alias("grades"),
-        repeats.alias(REPEATS),
+        f"by_rank.{RANK} as ranks",
+        f"by_rank.{GRADE} as grades",
+        f"bigint(coalesce(counted_repeats, size(by_item) - size(by_rank))) as {REPEATS}",
     )
 
 
@@ -93,11 +85,14 @@ def per_query(
     ).select(*PER_QUERY.names)
 
 
+def counted_text(protocol: Protocol) -> str:
+    """Whether a judged query enters the means, as far as its |R| decides it: SQL over num_relevant."""
+    return "true" if protocol.no_relevant in (NoRelevant.ZERO, NoRelevant.ONE) else "num_relevant > 0"
+
+
 def is_counted(protocol: Protocol) -> Column:
-    """Whether a judged query enters the means, as far as its |R| decides it (num_relevant)."""
-    if protocol.no_relevant in (NoRelevant.ZERO, NoRelevant.ONE):
-        return F.lit(True)
-    return F.col("num_relevant") > 0
+    """The same as a column."""
+    return F.expr(counted_text(protocol))
 
 
 def _refuse(at_fault: Column, message: str, column: Column) -> Column:

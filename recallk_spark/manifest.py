@@ -78,8 +78,8 @@ def read_table(
     """The rows of a published table, of all days and runs or of those selected.
 
     Each (day, run) is read from one attempt, never a mix. Columns `ds` (where the root is by day) and `run_id`
-    stand first; a column that older files do not have is null there. Where no file holds a row, the columns asked
-    for are there without rows, of type null when no file tells their type.
+    stand first; a column that older files do not have is null there. Runs without any row have the columns of
+    the other runs of the root; where no run tells them, the columns asked for are of type null.
 
     Args:
         columns: names of columns, in this order; all without it.
@@ -163,24 +163,35 @@ def _require_table(store: Store, table: str, manifests: Sequence[Manifest]) -> N
 def _scan(
     store: Store, table: str, manifests: Sequence[Manifest], columns: Sequence[str] | None, filters: Any
 ) -> pa.Table:
+    fragments = _fragments(store, table, manifests)
+    by_day = any(manifest.key.ds is not None for manifest in manifests)
+    keys = pa.schema([(name, pa.string()) for name in ((DS, RUN) if by_day else (RUN,))])
+    told = [f.physical_schema.remove_metadata() for f in fragments or _fragments_of_others(store, table)]
+    if not told and columns is not None:
+        told = [pa.schema([(name, pa.null()) for name in columns if name not in keys.names])]
+    schema = pa.unify_schemas([keys, *told])
+    if not fragments:
+        return schema.empty_table().select(schema.names if columns is None else list(columns))
+    data = pads.FileSystemDataset(fragments, schema, pads.ParquetFileFormat(), store.filesystem)
+    condition = pq.filters_to_expression(filters) if isinstance(filters, list) else filters
+    return data.to_table(columns=None if columns is None else list(columns), filter=condition)
+
+
+def _fragments(store: Store, table: str, manifests: Iterable[Manifest]) -> list[pads.ParquetFileFragment]:
     parquet = pads.ParquetFileFormat()
-    fragments = [
+    return [
         parquet.make_fragment(path, store.filesystem, _is_of(manifest))
         for manifest in manifests
         for path in _locate(store, table, manifest)
     ]
-    by_day = any(manifest.key.ds is not None for manifest in manifests)
-    keys = pa.schema([(name, pa.string()) for name in ((DS, RUN) if by_day else (RUN,))])
-    schema = pa.unify_schemas([keys, *(fragment.physical_schema.remove_metadata() for fragment in fragments)])
-    if not fragments:
-        return pa.schema([(name, _type(schema, name)) for name in columns or schema.names]).empty_table()
-    condition = pq.filters_to_expression(filters) if isinstance(filters, list) else filters
-    data = pads.FileSystemDataset(fragments, schema, parquet, store.filesystem)
-    return data.to_table(columns=None if columns is None else list(columns), filter=condition)
 
 
-def _type(schema: pa.Schema, name: str) -> pa.DataType:
-    return schema.field(name).type if name in schema.names else pa.null()
+def _fragments_of_others(store: Store, table: str) -> list[pads.ParquetFileFragment]:
+    """Those of one run that has rows, if there is one: they tell the columns."""
+    for manifest in _holding(store, _keys(store)):
+        if manifest.tables.get(table):
+            return _fragments(store, table, [manifest])
+    return []
 
 
 def _is_of(manifest: Manifest) -> pads.Expression:

@@ -6,7 +6,7 @@ Exactness: per |R| the integers are summed, then each is divided once, then the 
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recallk_spark.histogram import (
@@ -18,8 +18,8 @@ from recallk_spark.histogram import (
 )
 from recallk_spark.protocol import MissingQueries, NoRelevant, Protocol, ShortLists, UnjudgedQueries
 from recallk_spark.ranking import REPEATS
-from recallk_spark.schema import PROFILE, RELEVANCE_SET_ALL, RUN, TOTAL
-from recallk_spark.uncertainty import high, low, standard_error
+from recallk_spark.schema import PROFILE, RANK, RELEVANCE_SET_ALL, RUN, TOTAL
+from recallk_spark.uncertainty import interval, standard_error_macro, standard_error_micro
 
 _MEMBER_COUNTS = ",".join(f"{name}:bigint" for name in POPULATION_COUNTS)
 _MEMBER = f"struct<slice:string,slice_value:string,{NUM_RELEVANT}:int,{_MEMBER_COUNTS}>"
@@ -61,16 +61,20 @@ def _with_population(histogram: DataFrame, population: DataFrame) -> DataFrame:
 
     The population does not depend on the run: it is one small row that the row of a run's whole queries takes along.
     """
-    everyone = population.agg(F.collect_list(F.struct(*SLICE, NUM_RELEVANT, *POPULATION_COUNTS)).alias("everyone"))
-    nobody = F.array(F.lit(None).cast(_MEMBER))
-    of_run = (F.col("slice") == TOTAL) & (F.col(NUM_RELEVANT) == 0) & (F.col("rank") == 0)
-    takes = F.when(of_run, F.concat(nobody, F.col("everyone"))).otherwise(nobody)
-    both = histogram.join(F.broadcast(everyone), how="cross").withColumn("member", F.explode(takes))
-    own = F.col("member").isNull()
-    keys = [F.when(own, F.col(name)).otherwise(F.col(f"member.{name}")).alias(name) for name in (*SLICE, NUM_RELEVANT)]
-    counts = [F.when(own, F.col(name)).otherwise(0).alias(name) for name in ("rank", *RANK_COUNTS, *QUERY_COUNTS)]
-    members = [F.coalesce(f"member.{name}", F.lit(0)).alias(name) for name in POPULATION_COUNTS]
-    rows = both.select(RUN, *keys, *counts, F.when(own, F.col("ndcg")).alias("ndcg"), *members)
+    keys = (*SLICE, NUM_RELEVANT)
+    everyone = population.agg(F.collect_list(F.struct(*keys, *POPULATION_COUNTS)).alias("everyone"))
+    of_run = f"slice = '{TOTAL}' and {NUM_RELEVANT} = 0 and rank = 0"
+    own = f"array(cast(null as {_MEMBER}))"
+    both = histogram.join(F.broadcast(everyone), how="cross").selectExpr(
+        "*", f"explode(if({of_run}, concat({own}, everyone), {own})) as member"
+    )
+    rows = both.selectExpr(
+        RUN,
+        *(f"if(member is null, {name}, member.{name}) as {name}" for name in keys),
+        *(f"if(member is null, {name}, 0) as {name}" for name in (RANK, *RANK_COUNTS, *QUERY_COUNTS)),
+        "if(member is null, ndcg, null) as ndcg",
+        *(f"coalesce(member.{name}, 0) as {name}" for name in POPULATION_COUNTS),
+    )
     return rows.repartition(RUN, *SLICE)  # all that follows stays within one run and slice: no further exchange
 
 
@@ -79,143 +83,120 @@ def _curves(histogram: DataFrame, *, protocol: Protocol) -> DataFrame:
 
     Counts that belong to one rank (first hits, judged items, list ends, nDCG, whole queries) stand at k = rank only.
     """
-    group = Window.partitionBy(RUN, *SLICE, NUM_RELEVANT)
-    by_rank = group.orderBy("rank")
-    so_far = by_rank.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    whole = group.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    group = f"partition by {RUN}, {', '.join(SLICE)}, {NUM_RELEVANT}"
+    so_far = f"over ({group} order by rank rows between unbounded preceding and current row)"
     counted = "lists" if protocol.missing_queries is MissingQueries.EXCLUDE else "population"
-    share = F.when(F.col("rank") > 0, F.try_divide("hit_numbers", "rank")).otherwise(0.0)
-    steps = histogram.select(
+    steps = histogram.selectExpr(
         "*",
-        F.sum("hits").over(so_far).alias("h"),
-        F.sum("hit_numbers").over(so_far).alias("s"),
-        F.sum(share).over(so_far).alias("m"),
-        F.sum(counted).over(whole).alias("n"),
-        F.lead("rank", 1, protocol.depth + 1).over(by_rank).alias("next_rank"),
+        f"sum(hits) {so_far} as h",
+        f"sum(hit_numbers) {so_far} as s",
+        f"sum(coalesce(try_divide(hit_numbers, rank), 0D)) {so_far} as m",
+        f"sum({counted}) over ({group} rows between unbounded preceding and unbounded following) as n",
+        f"lead(rank, 1, {protocol.depth + 1}) over ({group} order by rank) as next_rank",
     )
-    last = F.greatest(F.col("rank"), F.col("next_rank") - 1)
-    filled = steps.withColumn("k", F.explode(F.sequence("rank", last)))
-    at_rank = F.col("k") == F.col("rank")
-    here = [F.when(at_rank, F.col(name)).alias(name) for name in _AT_RANK]
-    return filled.select(RUN, *SLICE, NUM_RELEVANT, "k", "h", "s", "m", "n", *here)
+    return steps.selectExpr("*", "explode(sequence(rank, greatest(rank, next_rank - 1))) as k").selectExpr(
+        RUN,
+        *SLICE,
+        NUM_RELEVANT,
+        "k",
+        "h",
+        "s",
+        "m",
+        "n",
+        *(f"if(k = rank, {name}, null) as {name}" for name in _AT_RANK),
+    )
 
 
 def _by_depth(curves: DataFrame, protocol: Protocol) -> DataFrame:
     """One row per run, slice and k: sums over |R|, integers as they are, quotients by ascending |R|."""
-    group = F.struct(
-        F.col(NUM_RELEVANT).cast("double").alias("r"),
-        F.col("n").cast("double").alias("n"),
-        F.col("h").cast("double").alias("h"),
-        (2 * F.col("s") - F.col("h")).cast("double").alias("squares"),
-        F.col("m").alias("m"),
-    )
-    gathered = curves.groupBy(RUN, *SLICE, "k").agg(
-        F.sort_array(F.collect_list(F.when(F.col("n") > 0, group))).alias("groups"),
-        F.sum("n").alias("n"),
-        F.sum(F.col("n") * F.col(NUM_RELEVANT)).alias("relevant"),
-        F.sum("h").alias("hits"),
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _AT_RANK),
-    )
-    return gathered.withColumn("sums", _sums(protocol))
+    group = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
+    sums = {
+        "groups": f"sort_array(collect_list(if(n > 0, {group}, null)))",
+        "n": "sum(n)",
+        "relevant": f"sum(n * {NUM_RELEVANT})",
+        "hits": "sum(h)",
+        **{name: f"coalesce(sum({name}), 0)" for name in _AT_RANK},
+    }
+    gathered = curves.groupBy(RUN, *SLICE, "k").agg(*(F.expr(f"{text} as {name}") for name, text in sums.items()))
+    return gathered.selectExpr("*", f"{_sums(protocol)} as sums")
 
 
-def _sums(protocol: Protocol) -> Column:
+def _sums(protocol: Protocol) -> str:
     """Sums over the queries of their recall, capped recall, F1 and average precision at k, by ascending |R|."""
-    without = 1.0 if protocol.no_relevant is NoRelevant.ONE else 0.0
-    k = F.col("k")
-
-    def add(total: Column, group: Column) -> Column:
-        r, n, h = group["r"], group["n"], group["h"]
-        recall = F.when(r > 0, h / r).otherwise(n * without)
-        capped = F.when(r > 0, F.try_divide(h, F.least(r, k))).otherwise(n * without)
-        return F.struct(
-            (total["recall"] + recall).alias("recall"),
-            (total["capped"] + F.coalesce(capped, F.lit(0.0))).alias("capped"),
-            (total["f1"] + F.coalesce(F.try_divide(2 * h, k + r), F.lit(0.0))).alias("f1"),
-            (total["map"] + F.when(r > 0, group["m"] / r).otherwise(0.0)).alias("map"),
-        )
-
-    zero = F.struct(*(F.lit(0.0).alias(name) for name in ("recall", "capped", "f1", "map")))
-    return F.aggregate("groups", zero, add)
+    bare = "g.n" if protocol.no_relevant is NoRelevant.ONE else "0D"  # what queries with |R| = 0 add to recall
+    terms = {
+        "recall": f"if(g.r > 0, g.h / g.r, {bare})",
+        "capped": f"if(g.r > 0, try_divide(g.h, least(g.r, k)), {bare})",
+        "f1": "try_divide(2 * g.h, k + g.r)",
+        "map": "if(g.r > 0, g.m / g.r, 0D)",
+    }
+    zero = ", ".join(f"0D as {name}" for name in terms)
+    step = ", ".join(f"so_far.{name} + coalesce({term}, 0D) as {name}" for name, term in terms.items())
+    return f"aggregate(groups, struct({zero}), (so_far, g) -> struct({step}))"
 
 
 def _running_totals(by_depth: DataFrame) -> DataFrame:
     """Counts that stand at one rank become counts up to k; whole-query counts (rank 0) become the same at every k."""
-    window = Window.partitionBy(RUN, *SLICE).orderBy("k")
-    so_far = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    before = window.rowsBetween(Window.unboundedPreceding, -1)
-
-    def total(name: str, over: WindowSpec = so_far) -> Column:
-        return F.coalesce(F.sum(name).over(over), F.lit(0))
-
-    reciprocal = F.when(F.col("k") > 0, F.col("first_hits") / F.col("k")).otherwise(0.0)
-    summed = by_depth.select(
+    window = f"partition by {RUN}, {', '.join(SLICE)} order by k rows between unbounded preceding and"
+    so_far, before = f"over ({window} current row)", f"over ({window} 1 preceding)"
+    summed = by_depth.selectExpr(
         RUN,
         *SLICE,
         "k",
-        "groups",
-        "sums",
-        "n",
-        "relevant",
-        "hits",
-        "ndcg",
-        total("first_hits").alias("first_hits"),
-        F.sum(reciprocal).over(so_far).alias("reciprocal"),
-        total("judged").alias("judged"),
-        total("lists", before).alias("lists_shorter"),
-        *(total(name).alias(name) for name in (*QUERY_COUNTS, *POPULATION_COUNTS)),
+        *("groups", "sums", "n", "relevant", "hits", "ndcg"),
+        f"sum(coalesce(try_divide(first_hits, k), 0D)) {so_far} as reciprocal",
+        f"coalesce(sum(lists) {before}, 0) as lists_shorter",
+        *(f"sum({name}) {so_far} as {name}" for name in ("first_hits", "judged", *QUERY_COUNTS, *POPULATION_COUNTS)),
     )
-    long_enough = F.when(F.col("k") > 0, F.col("queries") - F.col("lists_shorter")).otherwise(0)
-    return summed.withColumn("retrieved", F.sum(long_enough).over(so_far))
+    return summed.selectExpr("*", f"sum(if(k > 0, queries - lists_shorter, 0)) {so_far} as retrieved")
 
 
 def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
     """The measures from the sums; division by no query, no relevant item or no depth is null."""
-    n, k = F.col("n"), F.col("k")
-    macro = F.try_divide("sums.recall", n)
-    micro = F.try_divide(F.col("hits").cast("double"), F.col("relevant"))
-    without = 1.0 if protocol.no_relevant is NoRelevant.ONE else 0.0
-    macro_error = standard_error("groups", n=n, mean=macro, total=n, per_relevant=True, without=without)
-    micro_error = standard_error("groups", n=n, mean=micro, total=F.col("relevant"), per_relevant=False, without=0.0)
-    at_cutoff = k.isin(list(protocol.cutoffs))
-    missing = F.col("population") - F.col("queries")
-    short = F.col("n") - F.col("queries") + F.col("lists_shorter")
-    return sums.select(
+    bare = 1 if protocol.no_relevant is NoRelevant.ONE else 0
+    means = sums.selectExpr(
+        "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
+    )
+    errors = means.selectExpr(
+        "*",
+        f"{standard_error_macro(bare)} as recall_macro_error",
+        f"{standard_error_micro()} as recall_micro_error",
+    )
+    cutoffs = ", ".join(map(str, protocol.cutoffs))
+    return errors.selectExpr(
         RUN,
-        F.lit(RELEVANCE_SET_ALL).alias("relevance_set"),
-        F.lit(protocol.min_grade).alias("min_grade"),
+        f"'{RELEVANCE_SET_ALL}' as relevance_set",
+        f"{protocol.min_grade!r}D as min_grade",
         *SLICE,
         "k",
-        macro.alias("recall_macro"),
-        low(macro, macro_error).alias("recall_macro_low"),
-        high(macro, macro_error).alias("recall_macro_high"),
-        micro.alias("recall_micro"),
-        low(micro, micro_error).alias("recall_micro_low"),
-        high(micro, micro_error).alias("recall_micro_high"),
-        F.try_divide("sums.capped", n).alias("recall_capped_macro"),
-        F.try_divide(F.col("hits").cast("double"), n * k).alias("precision_macro"),
-        F.try_divide("sums.f1", n).alias("f1_macro"),
-        F.try_divide(F.col("first_hits").cast("double"), n).alias("hit_rate"),
-        F.try_divide("reciprocal", n).alias("mrr"),
-        F.try_divide("sums.map", n).alias("map"),
-        F.when(at_cutoff, F.try_divide(F.col("ndcg").cast("double"), n)).alias("ndcg"),
-        F.try_divide(F.col("judged").cast("double"), n * k).alias("judged_macro"),
+        "recall_macro",
+        *interval("recall_macro"),
+        "recall_micro",
+        *interval("recall_micro"),
+        "try_divide(sums.capped, n) as recall_capped_macro",
+        "try_divide(double(hits), n * k) as precision_macro",
+        "try_divide(sums.f1, n) as f1_macro",
+        "try_divide(double(first_hits), n) as hit_rate",
+        "try_divide(reciprocal, n) as mrr",
+        "try_divide(sums.map, n) as map",
+        f"if(k in ({cutoffs}), try_divide(double(ndcg), n), null) as ndcg",
+        "try_divide(double(judged), n * k) as judged_macro",
         "hits",
         "relevant",
         "retrieved",
-        n.alias("queries"),
-        missing.alias("queries_missing"),
+        "n as queries",
+        "population - queries as queries_missing",
         "queries_no_relevant",
         "queries_unjudged",
-        short.alias("queries_short"),
+        "n - queries + lists_shorter as queries_short",
         "queries_in_run",
-        (F.col("run_unlisted") + F.col("labels_unlisted")).alias("queries_unlisted"),
-        F.col(REPEATS).alias("duplicate_results"),
+        "run_unlisted + labels_unlisted as queries_unlisted",
+        f"{REPEATS} as duplicate_results",
         "results",
         "judged_results",
-        F.col("repeated_labels").alias("duplicate_labels"),
+        "repeated_labels as duplicate_labels",
         "conflicting_labels",
-        F.col("repeated_queries").alias("duplicate_queries"),
+        "repeated_queries as duplicate_queries",
     )
 
 

@@ -227,9 +227,7 @@ class Protocol:
         """The protocol in one line: what is read where, then the settings that are not the default."""
         default = Protocol().settings()
         shown = {
-            n: v
-            for n, v in self.settings().items()
-            if n not in ("cutoffs", "depth", "min_grade") and v != default[n]
+            n: v for n, v in self.settings().items() if n not in ("cutoffs", "depth", "min_grade") and v != default[n]
         }
         extra = "".join(f" {name}={value}" for name, value in shown.items()) or " (other settings: default)"
         return f"grade>={_plain(self.min_grade)} depth={self.depth}{extra}"
@@ -289,12 +287,7 @@ def _depth(value: object, cutoffs: tuple[int, ...]) -> int:
 
 
 def _min_grade(value: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value <= 0
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise ProtocolError(f"min_grade: a number > 0, not {value!r}")
     return float(value)
 

@@ -61,9 +61,10 @@ def find_faults(chain: Chain, profile: Sequence[Row], *, allow_empty: bool = Fal
     if watch is None:
         raise ValueError("faults are counted by a chain that watches its inputs")
     faults = watch.faults()
-    if not allow_empty and not watch.counts("scores")["rows"]:
+    score_rows = watch.counts("scores").get("rows", 0)
+    if not allow_empty and not score_rows:
         faults.append(Fault("scores", "", "no score rows at all"))
-    if not watch.counts("relevance")["rows"]:
+    if score_rows and not watch.counts("relevance").get("rows", 0):  # without results no label need be read
         faults.append(Fault("relevance", "", "no labels at all"))
     totals = total_rows(profile, chain.protocol)
     faults += _of_relevance(chain, totals)

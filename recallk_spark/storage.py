@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
@@ -19,6 +20,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 from recallk_spark.errors import InputError, PublishError
 
 _TRIES = 5  # how often an operation is repeated that another process got in the way of
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):(?://)?(.*)", re.DOTALL)
 _HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}  # Spark's name of a file system -> pyarrow's
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 # a directory that cannot be flushed, or is gone because what was put there has been replaced since
@@ -33,16 +35,15 @@ def open_store(root: str) -> Store:
     Raises:
         InputError: the file system is unknown or cannot be reached.
     """
-    root = os.fspath(root)
-    scheme, is_uri, rest = root.partition("://")
-    if root.startswith("file:") or not is_uri:
-        path = "/" + root.removeprefix("file:").lstrip("/") if root.startswith("file:/") else root
-        return LocalStore(os.path.abspath(path))
+    match = _URI.fullmatch(os.fspath(root))
+    if not match or match[1] == "file":
+        return LocalStore(os.path.abspath("/" + match[2].lstrip("/") if match else root))
+    scheme, rest = match.groups()
     try:
         filesystem, base = FileSystem.from_uri(f"{_HADOOP_NAMES.get(scheme, scheme)}://{rest}")
     except (OSError, ValueError, NotImplementedError) as error:
         raise InputError(f"cannot open {root}: {reason(error)}") from error
-    return Store(root.rstrip("/"), filesystem, base)
+    return Store(root.rstrip("/"), filesystem, base.rstrip("/"))
 
 
 def reason(error: BaseException) -> str:
@@ -261,5 +262,5 @@ def _flush(location: str) -> None:
 
 
 def _unless_absent(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error

@@ -26,7 +26,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={warehouse}")
+        # Many small plans, each run once: compiling them (by Janino, then by the JIT's second tier) costs several
+        # times what running them does. The command line's tests run compiled plans, and the benchmark does.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={warehouse}",
+        )
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()

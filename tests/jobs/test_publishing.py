@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -16,17 +17,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 from recallk_spark import attempt as attempt_module
+from recallk_spark import manifest, recovery, sinks
 from recallk_spark.errors import InputError, PublishError, UsageError
 from recallk_spark.manifest import published, read_table
 from recallk_spark.owners import is_abandoned, new_attempt_id
 from recallk_spark.sinks import Output, recover
+from recallk_spark.storage import Store
 from tests.jobs.publishing_child import write_rows
 
-TABLES = ["profile", "per_query", "protocol"]
+TABLES = ["profile", "per_query"]
 WAIT = 25  # seconds that any answer of a child is waited for at most
 
 Ends = dict[str, Any]
@@ -93,7 +98,7 @@ def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # only a power cut makes a difference
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # only a power cut makes a difference
 
 
 def publish(root: Path, ds: str | None, runs: dict[str, int], *, tables: list[str] = TABLES) -> None:
@@ -110,9 +115,12 @@ def values(root: Path, table: str, ds: str | None = None, run_id: str | None = N
 
 def plain(root: Path, table: str = "profile") -> dict[tuple[str, ...], list[int]]:
     """What a reader who knows no manifest sees: partition values -> sorted k."""
-    rows = pads.dataset(str(root / table), partitioning="hive").to_table().to_pylist()
+    return by_key(pads.dataset(str(root / table), partitioning="hive").to_table())
+
+
+def by_key(table: pa.Table) -> dict[tuple[str, ...], list[int]]:
     found: dict[tuple[str, ...], list[int]] = {}
-    for row in rows:
+    for row in table.to_pylist():
         key = tuple(str(row[name]) for name in ("ds", "run_id") if name in row)
         found.setdefault(key, []).append(row["k"])
     return {key: sorted(found[key]) for key in sorted(found)}
@@ -152,9 +160,8 @@ def copies(earlier: Path, folder: Path) -> Iterator[Path]:
     """Fresh copies of the root, one after the other."""
     for number in range(1000):
         root = folder / f"out{number}"
-        shutil.copytree(earlier, root)
+        shutil.copytree(earlier, root, copy_function=os.link)  # no file is ever written twice
         yield root
-        shutil.rmtree(root)
 
 
 def untouched(root: Path) -> dict[str, bytes]:
@@ -175,7 +182,7 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_result_whole(
     for at in range(len(steps)):
         root = next(roots)
         before = untouched(root)
-        assert children.run(root=str(root), at=at, **request) == {"exit": -signal.SIGKILL}
+        assert children.run(root=str(root), at=[at], **request) == {"exit": -signal.SIGKILL}
         where = f"killed before step {at}: {steps[at]}"
 
         new_a, new_c = at > links[0], at > links[1]
@@ -183,9 +190,8 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_result_whole(
         expected = dict(zip(keys, map(four, (10, 20, 50 if new_a else 30, 40)), strict=True))
         if new_c:
             expected["2026-11-29", "C"] = four(60)
-        for table in ("profile", "per_query"):
-            found = {(ds, run): values(root, table, ds, run) for ds, run in expected}
-            assert found == expected, where
+        assert by_key(read_table(str(root), "profile")) == expected, where
+        assert values(root, "per_query", "2026-11-29", "A") == expected["2026-11-29", "A"], where
         assert len(published(str(root))) == len(expected), where
 
         recover(str(root))
@@ -204,13 +210,13 @@ def test_a_recovery_killed_at_any_step_is_finished_by_the_next(
     link = next(number for number, step in enumerate(steps) if step.startswith("link"))
     halfway = tmp_path / "halfway"
     shutil.copytree(earlier, halfway)
-    children.run(root=str(halfway), runs={"A": 50}, at=link + 4)  # committed, one file moved
+    children.run(root=str(halfway), runs={"A": 50}, at=[link + 4])  # committed, one file moved
     recovering = copies(halfway, tmp_path / "recovering")
     steps = children.steps(root=str(next(recovering)), do="recover")
     assert len(steps) > 10
     for at in range(len(steps)):
         root = next(recovering)
-        assert children.run(root=str(root), do="recover", at=at) == {"exit": -signal.SIGKILL}
+        assert children.run(root=str(root), do="recover", at=[at]) == {"exit": -signal.SIGKILL}
         assert values(root, "per_query", "2026-11-29", "A") == four(50)
         recover(str(root))
         assert plain(root)["2026-11-29", "A"] == four(50), steps[at]
@@ -261,24 +267,40 @@ def _stopping(function: Callable[..., Any], taken: list[str], at: int) -> Callab
 # --- several at once -------------------------------------------------------------------------------------------
 
 
+def one_step_then_all(children: Children, pid: int, root: Path, expected: dict[str, list[int]], where: str) -> int:
+    """Lets a paused process take a step, after which plain readers see no more than before, then go on; its exit."""
+    children.go_on(pid)
+    end = children.wait(pid)
+    if end == {"stopped": True}:
+        found = plain(root)
+        assert {run: found["2026-11-29", run] for run in expected} == expected, where
+        children.go_on(pid)
+        end = children.wait(pid)
+    return end["exit"]
+
+
 def test_a_writer_paused_at_any_step_cannot_spoil_what_another_publishes_meanwhile(
     earlier: Path, tmp_path: Path, children: Children
 ) -> None:
     roots = copies(earlier, tmp_path)
     steps = children.steps(root=str(next(roots)), runs={"A": 50})
     link = next(number for number, step in enumerate(steps) if step.startswith("link"))
+    # what is published before an attempt has begun is known to it: then it replaces that, as any later one does
+    began = max(number for number, step in enumerate(steps) if step.startswith("makedirs") and "/_attempts" in step)
     for at in range(len(steps)):
         root = next(roots)
         where = f"paused before step {at}: {steps[at]}"
-        slow = children.start(root=str(root), runs={"A": 50}, at=at, send="SIGSTOP")
+        slow = children.start(root=str(root), runs={"A": 50}, at=[at, at + 1], send="SIGSTOP")
         assert children.wait(slow) == {"stopped": True}
-        publish(root, "2026-11-29", {"A": 70}, tables=["profile", "per_query"])
+        publish(root, "2026-11-29", {"A": 60})
+        publish(root, "2026-11-29", {"A": 70}, tables=["profile"])
         assert values(root, "profile", "2026-11-29", "A") == four(70)
-        children.go_on(slow)
-        assert children.wait(slow) in ([{"exit": 4}, {"exit": 0}] if at > link else [{"exit": 4}]), where
+        end = one_step_then_all(children, slow, root, {} if at <= began else {"A": four(70)}, where)
+        assert end in ({0} if at <= began else {4} if at <= link else {0, 4}), where
         recover(str(root))
-        assert plain(root)["2026-11-29", "A"] == four(70), where
-        assert ("2026-11-29", "A") not in plain(root, "protocol")
+        holds, tables = (50, 2) if at <= began else (70, 1)
+        assert [plain(root, table).get(("2026-11-29", "A")) for table in TABLES[:tables]] == [four(holds)] * tables
+        assert all(("2026-11-29", "A") not in plain(root, table) for table in TABLES[tables:]), where
         assert len(plain(root)) == 4
         assert_tidy(root)
 
@@ -292,21 +314,41 @@ def test_a_recovery_paused_at_any_step_cannot_spoil_what_is_published_meanwhile(
     shutil.copytree(earlier, scratch)
     steps = children.steps(root=str(scratch), runs={"A": 50})
     link = next(number for number, step in enumerate(steps) if step.startswith("link"))
-    children.run(root=str(halfway), runs={"A": 50}, at=link + 4)
+    children.run(root=str(halfway), runs={"A": 50}, at=[link + 4])
     roots = copies(halfway, tmp_path / "roots")
     steps = children.steps(root=str(next(roots)), do="recover")
     for at in range(len(steps)):
         root = next(roots)
-        slow = children.start(root=str(root), do="recover", at=at, send="SIGSTOP")
+        slow = children.start(root=str(root), do="recover", at=[at, at + 1], send="SIGSTOP")
         assert children.wait(slow) == {"stopped": True}
         publish(root, "2026-11-29", {"A": 70})
         publish(root, "2026-11-29", {"A": 80}, tables=["profile"])
-        children.go_on(slow)
-        assert children.wait(slow) == {"exit": 0}
+        assert one_step_then_all(children, slow, root, {"A": four(80)}, steps[at]) == 0
         recover(str(root))
         assert plain(root)["2026-11-29", "A"] == four(80), steps[at]
         assert ("2026-11-29", "A") not in plain(root, "per_query"), steps[at]
         assert_tidy(root)
+
+
+@pytest.mark.parametrize(("function", "before"), [("remove_replaced", True), ("highest", False)])
+def test_a_version_that_comes_while_the_one_before_it_is_settled_keeps_its_files(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, before: bool
+) -> None:
+    """It comes before the directory is listed, and after no newer version was found."""
+    root = next(copies(earlier, tmp_path))
+    original = getattr(recovery, function)
+
+    def overtaken(*args: Any) -> Any:
+        monkeypatch.setattr(recovery, function, original)
+        found = None if before else original(*args)
+        publish(root, "2026-11-29", {"A": 70})
+        return original(*args) if before else found
+
+    monkeypatch.setattr(recovery, function, overtaken)
+    publish(root, "2026-11-29", {"A": 50})
+    assert plain(root)["2026-11-29", "A"] == four(70)
+    recover(str(root))
+    assert_tidy(root)
 
 
 def test_of_two_writers_of_one_run_exactly_one_publishes(tmp_path: Path, children: Children) -> None:
@@ -332,7 +374,7 @@ def test_recoveries_beside_a_commit_disturb_neither_it_nor_readers(
     roots = copies(earlier, tmp_path)
     for _ in range(8):
         root = next(roots)
-        children.run(root=str(root), runs={"B": 90}, at=12)  # somebody died on the way
+        children.run(root=str(root), runs={"B": 90}, at=[12])  # somebody died on the way
         waiting = [children.start(root=str(root), do="recover", pause=True) for _ in range(2)]
         waiting.append(children.start(root=str(root), runs={"A": 50}, pause=True))
         assert [children.wait(pid) for pid in waiting] == [{"stopped": True}] * 3
@@ -398,11 +440,23 @@ def test_a_bad_day_and_a_file_as_root_are_refused(tmp_path: Path) -> None:
         Output(str(tmp_path / "file"), ds=None)
 
 
-def test_a_root_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_root_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("mine")
     root = str(tmp_path / "file" / "out")
-    with pytest.raises(PublishError, match=r"^cannot write to .*/file/out: Not a directory.*$"):
+    with pytest.raises(PublishError, match=r"^cannot write to \S*/file/out: Not a directory: \S*$"):
         Output(root, ds=None).begin()
+
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", target)
+
+    root = str(tmp_path / "out")
+    with Output(root, ds=None).begin() as attempt:
+        write_rows(attempt, "profile", "A", four(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", full)
+            with pytest.raises(PublishError, match=r"^cannot publish to \S*/out: No space left on device: \S*$"):
+                attempt.commit({"A": {}})
+    assert tree(Path(root)) == {}
 
 
 def test_an_output_writes_nothing_before_it_begins(tmp_path: Path) -> None:
@@ -476,13 +530,13 @@ def test_a_run_with_no_rows_replaces_the_earlier_one(earlier: Path, tmp_path: Pa
     assert ("2026-11-29", "A") not in plain(root)
     assert values(root, "profile", "2026-11-29", "A") == []
     (one,) = [one for one in published(str(root)) if (one.ds, one.run_id) == ("2026-11-29", "A")]
-    assert one.row_counts == {"profile": 0, "per_query": 0, "protocol": 0}
+    assert one.row_counts == {"profile": 0, "per_query": 0}
     assert_tidy(root)
 
 
 def test_a_table_left_out_removes_its_earlier_rows(earlier: Path, tmp_path: Path) -> None:
     root = next(copies(earlier, tmp_path))
-    publish(root, "2026-11-29", {"A": 50}, tables=["profile", "protocol"])
+    publish(root, "2026-11-29", {"A": 50}, tables=["profile"])
     assert ("2026-11-29", "A") not in plain(root, "per_query")
     assert ("2026-11-29", "B") in plain(root, "per_query")
     with pytest.raises(InputError, match=r"'per_query' is not published in .* for run 'A' of 2026-11-29"):
@@ -641,6 +695,56 @@ def test_an_attempt_ends_with_its_commit(tmp_path: Path) -> None:
     attempt.close()
     with pytest.raises(PublishError, match="has ended; begin another"):
         attempt.commit({"A": {}})
+
+
+def test_a_commit_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows and their directory before the manifest, the manifest before its name, and the name before a move."""
+    events: list[str] = []
+    link, replace = os.link, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: events.append("flush " + os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(os, "link", lambda *names: (events.append("link"), link(*names)))
+    monkeypatch.setattr(os, "replace", lambda *names: (events.append("move"), replace(*names)))
+    with Output(str(tmp_path), ds=None).begin() as attempt:
+        write_rows(attempt, "profile", "A", four(1))
+        written = tmp_path / "_attempts" / attempt.id / "profile" / "run_id=A"
+        parts = [str(written / name) for name in os.listdir(written) if name.startswith("part-")]
+        attempt.commit({"A": {}})
+    manifests = str(tmp_path / "_manifest" / "run_id=A")
+    at = events.index("link")
+    before, after = events[:at], events[at + 1 :]
+    assert {f"flush {name}" for name in (*parts, written, written.parent, tmp_path)} <= set(before)
+    assert before[-1] == f"flush {manifests}/.v000001.{attempt.id}.tmp"
+    assert {f"flush {manifests}", f"flush {tmp_path / '_manifest'}"} <= set(after[: after.index("move")])
+    assert f"flush {tmp_path / 'profile' / 'run_id=A'}" in after[after.index("move") :]
+
+
+def test_a_file_system_without_hard_links_and_one_that_is_not_local_publish_too(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted", target)
+
+    roots = copies(earlier, tmp_path)
+    root, other = next(roots), next(roots)
+    monkeypatch.setattr(os, "link", refused)
+    publish(root, "2026-11-29", {"A": 50})
+    assert plain(root)["2026-11-29", "A"] == four(50)
+    assert_tidy(root)
+
+    root = other
+    for module in (sinks, recovery, manifest):
+        monkeypatch.setattr(module, "open_store", lambda root: Store(root, LocalFileSystem(), root))
+    publish(root, "2026-11-29", {"A": 60, "C": 70})
+    with Output(str(root), ds="2026-11-29").begin() as late:
+        write_rows(late, "profile", "A", four(80))
+        publish(root, "2026-11-29", {"A": 90})
+        with pytest.raises(PublishError, match="another writer published run 'A'"):
+            late.commit({"A": {}})
+    recover(str(root))
+    assert values(root, "profile", "2026-11-29", "A") == four(90)
+    assert plain(root)["2026-11-29", "A"] == four(90)
+    shutil.rmtree(root / "_attempts")  # an empty directory is left where it cannot be deleted in one step
+    assert_tidy(root)
 
 
 def test_paths_for_spark_name_the_file_system(tmp_path: Path) -> None:

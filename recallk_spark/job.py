@@ -1,0 +1,227 @@
+"""The evaluation job behind the command line: read, evaluate, check, publish. One day and its runs at a time."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from recallk_spark.chain import Chain, Inputs
+from recallk_spark.config import JobConfig
+from recallk_spark.contract import Watch
+from recallk_spark.errors import Fault, UsageError
+from recallk_spark.evaluation import require_conforming, run_counts
+from recallk_spark.manifest import published
+from recallk_spark.refusals import Row, find_faults, require_sound, warnings
+from recallk_spark.report import Report
+from recallk_spark.schema import PER_QUERY, PROFILE, PROTOCOL, RELEVANCE_SET_ALL, RUN, SCHEMA_VERSION, SCORES
+from recallk_spark.sinks import Attempt, Output
+from recallk_spark.snapshot import input_files
+from recallk_spark.sources import MissingDay, read_scores, read_source
+from recallk_spark.specs import Kind, Source, parse_day, parse_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+PLAN = "window"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The inputs that a configuration names, parsed but not read."""
+
+    scores: tuple[Source, ...]
+    relevance: Source
+    queries: Source | None
+    ds: str | None
+
+    @classmethod
+    def of(cls, config: JobConfig) -> Tables:
+        """Raises UsageError where something is missing or malformed."""
+        if not config.scores:
+            raise UsageError("no scores; give --scores SPEC (or RECALLK_SCORES, or scores in the configuration file)")
+        if not config.relevance:
+            raise UsageError("no relevance; give --relevance SPEC (or RECALLK_RELEVANCE, or relevance in the file)")
+        if config.slices and not config.queries:
+            raise UsageError("slices are columns of the list of queries; give --queries SPEC")
+        return cls(
+            tuple(parse_source(text, kind=Kind.SCORES) for text in config.scores),
+            parse_source(config.relevance, kind=Kind.RELEVANCE),
+            parse_source(config.queries, kind=Kind.QUERIES) if config.queries else None,
+            parse_day(config.ds) if config.ds else None,
+        )
+
+    def named(self) -> list[Source]:
+        """Every input, scores first."""
+        return [*self.scores, self.relevance, *([self.queries] if self.queries else [])]
+
+
+def open_chain(spark: SparkSession, config: JobConfig, *, every_repeat: bool = False) -> Chain:
+    """The chain over the configured inputs, with a watch. Names and types are checked, no job is run.
+
+    Raises:
+        UsageError: the configuration names no inputs, or malformed ones.
+        InputError: an input is missing, unreadable or breaks the contract.
+    """
+    tables = Tables.of(config)
+    try:
+        scores = read_scores(spark, tables.scores, run_id=config.run_id, ds=tables.ds, ds_column=config.ds_column)
+    except MissingDay:
+        if not config.allow_empty:
+            raise
+        scores = spark.createDataFrame([], SCORES)
+    relevance = read_source(spark, tables.relevance, kind=Kind.RELEVANCE, ds=tables.ds, ds_column=config.ds_column)
+    queries = (
+        read_source(spark, tables.queries, kind=Kind.QUERIES, ds=tables.ds, ds_column=config.ds_column)
+        if tables.queries
+        else None
+    )
+    inputs = Inputs(scores, relevance, queries, config.slices)
+    chain = Chain(inputs, config.protocol, watch=Watch(), every_repeat=every_repeat)
+    require_conforming(chain)
+    return chain
+
+
+def validate(chain: Chain) -> tuple[list[Fault], list[str], dict[str, dict[str, int]]]:
+    """Reads the inputs once: every fault, every warning, the counts of each run."""
+    rows = _rows_at(chain, (chain.protocol.max_cutoff,))
+    faults = find_faults(chain, rows)
+    return faults, [] if faults else warnings(chain, rows), run_counts(chain, rows)
+
+
+def evaluate_only(chain: Chain, config: JobConfig) -> Report:
+    """The report of the inputs, nothing published.
+
+    Raises:
+        ContractError: naming every fault.
+    """
+    rows = _rows_at(chain, config.protocol.cutoffs)
+    require_sound(chain, rows, allow_empty=config.allow_empty)
+    return _report(chain, rows)
+
+
+def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *, say: Say) -> Report:
+    """Evaluates and publishes profile, per-query table and protocol of each run under `config.output`.
+
+    The scores are read by the first step, which stores the lists; all else is made from these. Nothing is
+    published before every check holds.
+
+    Raises:
+        ContractError: naming every fault; an earlier result stays as it was.
+        PublishError: storage failed, or another writer was first.
+    """
+    tables = Tables.of(config)
+    output = Output(str(config.output), ds=tables.ds)
+    with output.begin() as attempt:
+        say("reading scores, ranking, judging")
+        stored = _store_lists(spark, chain, attempt)
+        say("profile")
+        rows = _write_profile(spark, stored, attempt)
+        require_sound(stored, rows, allow_empty=config.allow_empty)
+        if config.per_query:
+            say("per-query table")
+            _write(stored.per_query.select(*PER_QUERY.names), attempt, "per_query")
+        counts = run_counts(stored, rows)
+        for run in _empty_runs(config, tables, counts):
+            counts.setdefault(run, {})
+        said = _protocol_rows(spark, stored, tables, counts)
+        _write(spark.createDataFrame(said, PROTOCOL), attempt, "protocol")
+        say("publishing")
+        attempt.commit(dict.fromkeys(counts, _manifest(config, tables)))
+        stale = attempt.stale_runs(counts)
+        if config.replace_day and stale:
+            attempt.retire(stale)
+    report = _report(stored, rows)
+    if stale and not config.replace_day:
+        kept = f"published runs no longer in the input: {', '.join(stale)}; --replace-day retires them"
+        report = replace(report, warnings=(*report.warnings, kept))
+    return report
+
+
+def as_json(report: Report) -> str:
+    """The result of an evaluation as one JSON object: protocol, fingerprint, counts, profile at the cutoffs."""
+    content = {
+        "protocol": report.protocol.settings(),
+        "fingerprint": report.protocol.fingerprint,
+        "counts": {run: {RELEVANCE_SET_ALL: dict(counts)} for run, counts in report.counts.items()},
+        "profile": [{name: row[name] for name in PROFILE.names} for row in report.at_cutoffs()],
+    }
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _store_lists(spark: SparkSession, chain: Chain, attempt: Attempt) -> Chain:
+    """The chain going on from its stored lists, so that no later step reads the scores again."""
+    path = attempt.scratch_path("lists")
+    chain.lists.write.parquet(path)
+    return replace(chain, gathered=spark.read.schema(chain.lists.schema).parquet(path))
+
+
+def _write_profile(spark: SparkSession, chain: Chain, attempt: Attempt) -> list[Row]:
+    """Writes the profile, and gives back its rows at the cutoffs with the counts that are not published."""
+    path = attempt.scratch_path("profile")
+    chain.profile.write.parquet(path)
+    stored = spark.read.schema(chain.profile.schema).parquet(path)
+    _write(stored.select(*PROFILE.names), attempt, "profile")
+    cutoffs = list(chain.protocol.cutoffs)
+    return [dict(row) for row in pq.read_table(path, filters=[("k", "in", cutoffs)]).to_pylist()]
+
+
+def _rows_at(chain: Chain, cutoffs: Sequence[int]) -> list[Row]:
+    return [dict(row) for row in chain.profile.where(F.col("k").isin(*cutoffs)).toArrow().to_pylist()]
+
+
+def _write(frame: DataFrame, attempt: Attempt, table: str) -> None:
+    """One file per run where the table is small; a day's results are a few of them, not hundreds."""
+    frame.write.partitionBy(RUN).parquet(attempt.table_path(table))
+
+
+def _report(chain: Chain, rows: Sequence[Row]) -> Report:
+    counts = run_counts(chain, rows)
+    return Report.of(rows, protocol=chain.protocol, counts=counts, warnings=warnings(chain, rows))
+
+
+def _empty_runs(config: JobConfig, tables: Tables, counts: dict[str, Any]) -> list[str]:
+    """The runs that a day without score rows stands for: those named by options, else those published of that day."""
+    if counts:
+        return []
+    named = [source.label for source in tables.scores if source.label]
+    if config.run_id:
+        named.append(config.run_id)
+    return named or [item.run_id for item in published(str(config.output)) if item.ds == tables.ds]
+
+
+def _protocol_rows(
+    spark: SparkSession, chain: Chain, tables: Tables, counts: dict[str, dict[str, int]]
+) -> list[dict[str, Any]]:
+    assert chain.watch is not None
+    versions = {"recallk_spark": version("recallk-spark"), "spark": spark.version, "python": platform.python_version()}
+    shared = {
+        "fingerprint": chain.protocol.fingerprint,
+        "protocol": _json(chain.protocol.settings()),
+        "digests": _json(chain.watch.digests()),
+        "inputs": _json([str(source) for source in tables.named()]),
+        "plan": PLAN,
+        "schema_version": SCHEMA_VERSION,
+        "versions": _json(versions),
+    }
+    return [{RUN: run, "counts": _json({RELEVANCE_SET_ALL: counted}), **shared} for run, counted in counts.items()]
+
+
+def _manifest(config: JobConfig, tables: Tables) -> dict[str, Any]:
+    inputs = [
+        {"name": str(source), "files": input_files(source, ds=tables.ds, ds_column=config.ds_column)}
+        for source in tables.named()
+    ]
+    return {"fingerprint": config.protocol.fingerprint, "schema_version": SCHEMA_VERSION, "inputs": inputs}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

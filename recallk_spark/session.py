@@ -1,0 +1,178 @@
+"""The Spark session of the command line, and what Spark's own errors mean for a caller."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from recallk_spark.errors import ContractError, Fault, InputError, RecallkError, SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIN_JAVA = 17
+GROUP_LIMIT_THRESHOLD = "spark.sql.optimizer.windowGroupLimitThreshold"
+
+# Error classes by which Spark says that what it was given to read is at fault
+_INPUT_ERRORS = (
+    "FAILED_READ_FILE",
+    "CANNOT_READ_FILE",
+    "UNABLE_TO_INFER_SCHEMA",
+    "PATH_NOT_FOUND",
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "UNRESOLVED_COLUMN",
+    "MALFORMED_",
+    "CAST_INVALID_INPUT",
+    "CANNOT_PARSE",
+)
+
+
+def start(*, master: str | None, remote: str | None, conf: Mapping[str, str], depth: int) -> SparkSession:
+    """The session a command runs in: the active one as it is, or a new one with the settings the job is best run with.
+
+    Raises:
+        SparkError: pyspark or Java is missing or too old, or Spark does not start.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line starts without Spark
+    except ImportError:
+        raise SparkError("pyspark is not installed; install it with: pip install 'recallk-spark[spark]'") from None
+    active = SparkSession.getActiveSession()
+    if active is not None and not remote:
+        return active
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which has decided on master and memory
+    if not remote and not submitted:
+        require_java()
+    builder = SparkSession.builder.appName("recallk")
+    if remote:
+        builder = builder.remote(remote)
+    elif not submitted:
+        builder = builder.master(master or "local[*]")
+    settings = {
+        **_defaults(local=not remote and not submitted and (master or "local").startswith("local"), depth=depth)
+    }
+    for name, value in {**settings, **conf}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SparkError(f"Spark does not start: {first_line(error)}") from error
+
+
+def _defaults(*, local: bool, depth: int) -> dict[str, str]:
+    settings = {
+        # '007' is a name, not 7
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # a list is cut while it is ranked as long as depth is within this
+        GROUP_LIMIT_THRESHOLD: str(max(1000, depth)),
+    }
+    if local:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30 if hasattr(os, "sysconf") else 4
+        settings |= {
+            "spark.driver.memory": f"{max(1, min(8, memory // 2))}g",
+            "spark.sql.shuffle.partitions": "16",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+        }
+    return settings
+
+
+def require_java() -> None:
+    """Refuses to start Spark without a Java that can run it, in one line that says how to get one.
+
+    Raises:
+        SparkError: Java is missing or too old.
+    """
+    how = f"install Java {MIN_JAVA}, for example: apt-get install openjdk-17-jre-headless, or brew install openjdk@17"
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    if not java:
+        where = f"in JAVA_HOME ({home})" if home else "on PATH"
+        raise SparkError(f"Spark needs Java {MIN_JAVA} or newer, and there is none {where}; {how}")
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    major = int(found[2] if found and found[1] == "1" and found[2] else found[1]) if found else 0
+    if major < MIN_JAVA:
+        raise SparkError(f"Spark needs Java {MIN_JAVA} or newer, and {java} is {major or 'no Java'}; {how}")
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turns Spark's exceptions inside the block into ours, with one line for a person.
+
+    Raises:
+        ContractError: the plan met a row that the contract refuses.
+        InputError: Spark could not find or read an input.
+        SparkError: anything else.
+    """
+    try:
+        yield
+    except RecallkError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
+            raise
+        raise translate(error) from error
+
+
+def translate(error: Exception) -> RecallkError:
+    """Our error for one of Spark's, by its error class and message."""
+    text = str(error)
+    refused = re.search(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: P0001|\n|$)", text)
+    if refused:
+        return ContractError([Fault("input", "", refused[1])])
+    if any(f"[{name}" in text for name in _INPUT_ERRORS) or "is not a Parquet file" in text:
+        return InputError(f"cannot read an input: {_reason(text)}")
+    return SparkError(f"Spark failed: {_reason(text)}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _reason(text: str) -> str:
+    """The deepest cause that a Java trace names, else its first line."""
+    causes = re.findall(r"Caused by: [\w.$]+: (.*)", text)
+    said = causes[-1] if causes else next((line for line in text.splitlines() if line.strip()), "no reason given")
+    return re.sub(r"\s+", " ", said).strip()[:500]
+
+
+@contextmanager
+def time_limit(spark: SparkSession, seconds: float) -> Iterator[None]:
+    """Interrupts what Spark runs in the block after `seconds` (0: never).
+
+    Raises:
+        SparkError: the time ran out.
+    """
+    if not seconds:
+        yield
+        return
+    expired = threading.Event()
+
+    def interrupt() -> None:
+        expired.set()
+        spark.interruptAll()
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if expired.is_set():
+            raise SparkError(f"not finished within job_timeout = {seconds:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+    if expired.is_set():
+        raise SparkError(f"not finished within job_timeout = {seconds:g} s")
