@@ -29,7 +29,7 @@ DEMO_DIRECTORY = "recallk-demo"
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code."""
     try:
-        options = vars(_parser().parse_args(argv))
+        options = vars(build_parser().parse_args(argv))
         command = options.pop("command")
         return _COMMANDS[command](options)
     except RecallkError as error:
@@ -66,12 +66,18 @@ def _run(config: JobConfig) -> Report:
         Output(config.output, ds=tables.ds)  # a root that cannot be written is said before Spark starts
     with progress() as say, spark_errors():
         spark = _session(config)
-        with time_limit(spark, config.job_timeout):
+        with time_limit(spark, config.job_timeout) as in_time:
+
+            def step(name: str) -> None:
+                in_time()
+                say(name)
+
+            step("reading names and types")
             chain = open_chain(spark, config)
             if config.output:
-                report = evaluate_and_publish(spark, chain, config, say=say)
+                report = evaluate_and_publish(spark, chain, config, step=step)
             else:
-                say("reading scores, ranking, judging")
+                step("reading scores, ranking, judging")
                 report = evaluate_only(chain, config)
     for text in report.warnings:
         print(f"recallk: warning: {text}", file=sys.stderr)
@@ -88,7 +94,8 @@ def _validate(options: dict[str, Any]) -> int:
     Tables.of(config)
     with spark_errors():
         spark = _session(config)
-        with time_limit(spark, config.job_timeout):
+        with time_limit(spark, config.job_timeout) as in_time:
+            in_time()
             faults, warned, counts = validate(open_chain(spark, config, every_repeat=True))
     if faults:
         raise ContractError(faults)
@@ -136,7 +143,7 @@ def _demo(options: dict[str, Any]) -> int:
         "scores": [str(warehouse.scores)],
         "relevance": str(warehouse.relevance),
         "queries": str(warehouse.queries),
-        "slices": list(warehouse.slices),
+        "slices": [name for name in warehouse.slices if "*" not in name],
         "ds": warehouse.ds,
         "output": str(folder / "published"),
         **{name: value for name, value in options.items() if value is not None},
@@ -151,7 +158,7 @@ def _demo(options: dict[str, Any]) -> int:
         print(
             "The same by hand:\n"
             f"  recallk evaluate --scores {warehouse.scores} --relevance {warehouse.relevance} "
-            f"--queries {warehouse.queries} --slices {','.join(warehouse.slices)} --ds {warehouse.ds} "
+            f"--queries {warehouse.queries} --slices {','.join(config.slices)} --ds {warehouse.ds} "
             f"--output {config.output}"
         )
     return 0
@@ -188,7 +195,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Every subcommand with its options; what is not given stays None, so that a lower level can give it."""
     parser = _Parser(
         prog="recallk", description="Recall at every depth, macro and micro, on Spark.", allow_abbrev=False
     )

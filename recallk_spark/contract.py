@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
@@ -50,6 +51,7 @@ from recallk_spark.schema import (
     SKIPPED,
 )
 
+_NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")  # Spark writes both, and null, to one directory
 NOTES = (MALFORMED, SKIPPED, EMPTY_LIST)
 
 
@@ -99,14 +101,14 @@ class Watch:
 
     def counts(self, table: str) -> dict[str, int]:
         """Rows of `table` and its other counted rows, by name."""
-        observed = self._observations[table][0].get
+        observed = _observed(self._observations[table][0])
         apart = ("broken_", "example_", "digest")
         return {name: int(value or 0) for name, value in observed.items() if not name.startswith(apart)}
 
     def digests(self) -> dict[str, str]:
         """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
-        observed = {table: seen[0].get for table, seen in self._observations.items() if table != "scores"}
-        return {table: f"{int(seen['digest'] or 0) % 2**128:032x}" for table, seen in observed.items()}
+        observed = {name: _observed(seen[0]) for name, seen in self._observations.items() if name != "scores"}
+        return {name: f"{int(seen.get('digest') or 0) % 2**128:032x}" for name, seen in observed.items()}
 
     def repairs(self) -> dict[str, int]:
         """How many rows were left out or put last, over all tables: invalid_scores, skipped_lines."""
@@ -117,12 +119,20 @@ class Watch:
         """Every check that some row broke, with the number of such rows and the smallest key; and empty tables."""
         found = []
         for table, (observation, checks) in self._observations.items():
-            observed = observation.get
+            observed = _observed(observation)
             for number, check in enumerate(checks):
                 if count := int(observed.get(f"broken_{number}") or 0):
                     example = str(observed[f"example_{number}"])
                     found.append(Fault(table, check.column, check.message, count, example))
         return found
+
+
+def _observed(observation: Observation) -> dict[str, Any]:
+    """What was observed; nothing where Spark left the table unread, because another one was empty."""
+    try:
+        return observation.get
+    except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
+        return {}
 
 
 def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None = None) -> DataFrame:
@@ -152,14 +162,12 @@ def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None
     key = _key(("run", run), ("query", F.col(QUERY)), ("item", F.col(ITEM)))
     checks = [
         *_malformed("scores", scores, QUERY),
-        *(
-            [Check("scores", RUN, "null or empty run_id", run.isNull() | (run == ""), key)]
-            if RUN in scores.columns
-            else []
-        ),
         Check("scores", QUERY, "null query_id", _sound(scores) & F.col(QUERY).isNull(), key),
         Check("scores", ITEM, "null item_id", _sound(scores) & F.col(ITEM).isNull() & ~empty_list, key),
     ]
+    if RUN in scores.columns:
+        nameless = run.isNull() | run.isin(*_NO_NAMES)
+        checks.append(Check("scores", RUN, "null or empty run_id, or Spark's word for null", nameless, key))
     invalid = F.lit(False) if by_rank else _invalid(scores) & _sound(scores) & ~empty_list
     if by_rank:
         broken = _sound(scores) & F.col(RANK).isNull() & ~empty_list

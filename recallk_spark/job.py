@@ -30,7 +30,7 @@ from recallk_spark.specs import Kind, Source, parse_day, parse_source
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Say = Callable[[str], None]
+Step = Callable[[str], None]
 PLAN = "window"
 
 
@@ -108,11 +108,13 @@ def evaluate_only(chain: Chain, config: JobConfig) -> Report:
     return _report(chain, rows)
 
 
-def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *, say: Say) -> Report:
+def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *, step: Step) -> Report:
     """Evaluates and publishes profile, per-query table and protocol of each run under `config.output`.
 
     The scores are read by the first step, which stores the lists; all else is made from these. Nothing is
     published before every check holds.
+
+    `step` is told the name of each step before it starts, publishing last; it may raise to stop the job.
 
     Raises:
         ContractError: naming every fault; an earlier result stays as it was.
@@ -121,20 +123,20 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
     tables = Tables.of(config)
     output = Output(str(config.output), ds=tables.ds)
     with output.begin() as attempt:
-        say("reading scores, ranking, judging")
+        step("reading scores, ranking, judging")
         stored = _store_lists(spark, chain, attempt)
-        say("profile")
+        step("profile")
         rows = _write_profile(spark, stored, attempt)
         require_sound(stored, rows, allow_empty=config.allow_empty)
         if config.per_query:
-            say("per-query table")
+            step("per-query table")
             _write(stored.per_query.select(*PER_QUERY.names), attempt, "per_query")
         counts = run_counts(stored, rows)
         for run in _empty_runs(config, tables, counts):
             counts.setdefault(run, {})
         said = _protocol_rows(spark, stored, tables, counts)
         _write(spark.createDataFrame(said, PROTOCOL), attempt, "protocol")
-        say("publishing")
+        step("publishing")
         attempt.commit(dict.fromkeys(counts, _manifest(config, tables)))
         stale = attempt.stale_runs(counts)
         if config.replace_day and stale:

@@ -104,7 +104,7 @@ def _fault(source: Source, error: Exception) -> str:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith("An error occurred while calling")] or [type(error).__name__]
-    without_class = re.sub(r"^:? ?(?:[a-z]\w*\.)+[A-Z]\w*: ", "", said[0])
+    without_class = re.sub(r"^:? ?\(?(?:[a-z]\w*\.)+[A-Z]\w*(?:: |\) )", "", said[0])
     return re.sub(r"\.? SQLSTATE: \w+.*$", "", without_class)
 
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -148,31 +148,37 @@ def _reason(text: str) -> str:
 
 
 @contextmanager
-def time_limit(spark: SparkSession, seconds: float) -> Iterator[None]:
-    """Interrupts what Spark runs in the block after `seconds` (0: never).
+def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], None]]:
+    """Interrupts what Spark runs in the block after `seconds` (0: never), again and again until the block ends.
+
+    Gives a function to call between two steps: it raises once the time has run out.
 
     Raises:
         SparkError: the time ran out.
     """
-    if not seconds:
-        yield
-        return
-    expired = threading.Event()
+    expired, ended = threading.Event(), threading.Event()
+
+    def check() -> None:
+        if expired.is_set():
+            raise SparkError(f"not finished within job_timeout = {seconds:g} s")
 
     def interrupt() -> None:
-        expired.set()
-        spark.interruptAll()
+        try:
+            if not ended.wait(seconds):
+                expired.set()
+                spark.interruptAll()
+                while not ended.wait(0.5):
+                    spark.interruptAll()
+        except Exception:  # the session went away: what the block runs fails by itself
+            return
 
-    timer = threading.Timer(seconds, interrupt)
-    timer.daemon = True
-    timer.start()
+    if seconds:
+        threading.Thread(target=interrupt, daemon=True).start()
     try:
-        yield
+        yield check
     except Exception as error:
-        if expired.is_set():
+        if not isinstance(error, SparkError) and expired.is_set():
             raise SparkError(f"not finished within job_timeout = {seconds:g} s") from error
         raise
     finally:
-        timer.cancel()
-    if expired.is_set():
-        raise SparkError(f"not finished within job_timeout = {seconds:g} s")
+        ended.set()

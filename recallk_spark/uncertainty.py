@@ -26,9 +26,9 @@ def standard_error_macro(bare: int) -> str:
 
 
 def standard_error_micro() -> str:
-    """Standard error of micro recall rho, a ratio of sums linearised: se^2 = n/(n-1) * sum (h - rho |R|)^2 / (sum |R|)^2.
+    """Standard error of micro recall rho, a ratio of sums, linearised; null when n < 2 or sum |R| = 0.
 
-    Null when n < 2 or sum |R| = 0.
+    se^2 = n/(n-1) * sum (h - rho |R|)^2 / (sum |R|)^2.
     """
     off = "(g.h / g.n - recall_micro * g.r)"
     return _standard_error(f"{_WITHIN} + g.n * {off} * {off}", total="relevant")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+
+# what a refusal inside a plan ends in; the second where two stages meet it at once, which Spark does not translate
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 
 def scores(
@@ -69,6 +75,19 @@ def keyed(frame: DataFrame, *key: str) -> dict[Any, dict[str, Any]]:
     by_key: dict[tuple[Hashable, ...], dict[str, Any]] = {tuple(row[c] for c in key): row for row in rows}
     assert len(by_key) == len(rows), f"{key} repeats in {len(rows) - len(by_key)} rows"
     return by_key
+
+
+@contextmanager
+def settings(spark: SparkSession, changed: Mapping[str, str]) -> Iterator[None]:
+    """The session with other settings for a while."""
+    before = {key: spark.conf.get(key) for key in changed}
+    for key, value in changed.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, str(value))
 
 
 def _id_type(rows: Sequence[tuple], position: int) -> str:

@@ -1,4 +1,4 @@
-"""A process that forks writers for test_publishing.py, stops or kills them at a step, and tells how they ended.
+"""A process that forks writers for test_publishing_stopped.py, stops or kills them at a step, and tells how they ended.
 
 One request per line on stdin, one answer per line on stdout, both JSON. Forking from here, with everything
 imported and no thread started, takes milliseconds where a new interpreter takes a third of a second.

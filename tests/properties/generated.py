@@ -30,18 +30,20 @@ SCORES: dict[str, list[Any]] = {
 GRADES = [0, 0, 1, 1, 1, 2, 3, 0.5, 0.7, 1.5, -1, -2, 0.001]
 RUNS = ("r1", "r2", "ü")
 LANDS = ("de", "fr", "", None)
-CHOICES: dict[str, tuple[str, ...]] = {
-    "score_order": ("desc", "asc"),
-    "score_precision": ("native", "float32"),
+# every value as often as it is to be drawn: what refuses leaves less to compare
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "score_order": ("desc", "desc", "asc"),
+    "score_precision": ("native", "native", "float32"),
     "tie_break": ("item_asc", "item_desc", "rank"),
-    "duplicates": ("occupy", "collapse", "error"),
-    "duplicate_relevance": ("max", "error"),
+    "duplicates": ("occupy", "collapse", "occupy", "collapse", "error"),
+    "duplicate_relevance": ("max", "max", "max", "error"),
     "invalid_scores": ("error", "drop", "last"),
-    "short_lists": ("allow", "allow", "allow", "error"),
-    "no_relevant": ("exclude", "zero", "one", "error"),
-    "missing_queries": ("zero", "exclude", "error"),
+    "short_lists": ("allow", "allow", "allow", "allow", "allow", "error"),
+    "no_relevant": ("exclude", "zero", "one", "exclude", "zero", "one", "error"),
+    "missing_queries": ("zero", "exclude", "zero", "exclude", "error"),
     "unjudged_queries": ("ignore", "ignore", "error"),
     "gain": ("linear", "exponential"),
+    "min_grade": (1, 1, 0.5, 0.7, 2),
 }
 
 
@@ -54,16 +56,19 @@ class Input:
     queries: list[dict[str, Any]] | None = None
 
 
-def a_protocol(rng: Random) -> Protocol:
-    """A protocol with every policy drawn at random; the error policies less often than the others."""
-    settings: dict[str, Any] = {}
+def protocols(rng: Random, count: int) -> list[Protocol]:
+    """Protocols in which every value of every setting takes its turn, in combinations drawn at random."""
+    drawn: dict[str, list[Any]] = {}
     for name, values in CHOICES.items():
-        settings[name] = rng.choice(values)
-        if settings[name] == "error":
-            settings[name] = rng.choice(values)
-    cutoffs = rng.sample((1, 2, 3, 4, 5, 7, 9, 11), rng.randint(1, 3))
-    depth = max(cutoffs) + rng.choice((0, 0, 1, 3))
-    return Protocol(cutoffs=cutoffs, depth=depth, min_grade=rng.choice((1, 1, 0.5, 0.7, 2)), **settings)
+        drawn[name] = [values[number % len(values)] for number in range(count)]
+        rng.shuffle(drawn[name])
+    made = []
+    for number in range(count):
+        cutoffs = rng.sample((1, 2, 3, 4, 5, 7, 9, 11), rng.randint(1, 3))
+        depth = max(cutoffs) + rng.choice((0, 0, 1, 3))
+        settings = {name: values[number] for name, values in drawn.items()}
+        made.append(Protocol(cutoffs=cutoffs, depth=depth, **settings))
+    return made
 
 
 def some_inputs(rng: Random, protocol: Protocol, count: int, *, ids: str, score_type: str, listed: bool) -> list[Input]:
@@ -111,15 +116,18 @@ def _draw(rng: Random, p: Protocol, *, number: int, ids: str, score_type: str, l
     drawn = Input(queries=[] if listed else None)
     for query in range(rng.randint(1, 5) if listed else rng.randint(2, 9)):
         key = f"{number}:{query}é" if ids == "string" else 2**53 + 100 * number + query
+        scored = values
         if drawn.queries is not None and rng.random() < 0.85:
             drawn.queries.append({"query_id": key, "case": str(number), "land": rng.choice(LANDS)})
+        elif drawn.queries is not None:
+            scored = [*values, None]  # a query that is not listed does not exist: nothing in it is refused
         if rng.random() < 0.85:
             for _ in range(rng.randint(1, 8)):
                 drawn.relevance.append((key, rng.choice(pool), rng.choice(GRADES)))
         for run in RUNS[: rng.randint(1, 3)]:
             for _ in range(rng.choice((0, 1, 3, 6, 12))):
                 rank = rng.choice((1, 2, 2, 3, 5, 100, 0, -3))
-                drawn.scores.append((run, key, rng.choice(pool), rng.choice(values), rank))
+                drawn.scores.append((run, key, rng.choice(pool), rng.choice(scored), rank))
     rng.shuffle(drawn.scores)
     rng.shuffle(drawn.relevance)
     return drawn
