@@ -16,7 +16,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from recallk_spark.contract import Watch, conform_queries, conform_relevance, conform_scores
+from recallk_spark.contract import conform_queries, conform_relevance, conform_scores
 from recallk_spark.histogram import histogram, population
 from recallk_spark.judging import judge, label_queries, topics
 from recallk_spark.lists import gather_lists, per_query
@@ -24,6 +24,7 @@ from recallk_spark.profile import profile
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import top_k
 from recallk_spark.schema import DEFAULT_RUN, RUN
+from recallk_spark.watch import Watch
 
 
 @dataclass(frozen=True)

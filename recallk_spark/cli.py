@@ -152,9 +152,7 @@ def _demo(options: dict[str, Any]) -> int:
     report = _run(config)
     _show(report, config.format)
     if config.format == "table":
-        print(
-            f"\nThe tables are in {config.output} (profile/, per_query/, protocol/), the inputs in {folder / 'warehouse'}."
-        )
+        print(f"\nThe tables are in {config.output} (profile/, per_query/, protocol/).")
         print(
             "The same by hand:\n"
             f"  recallk evaluate --scores {warehouse.scores} --relevance {warehouse.relevance} "

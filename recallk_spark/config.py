@@ -41,7 +41,7 @@ class JobConfig:
         scores: specs of the score tables, each `[NAME=][FORMAT:]LOCATION`.
         relevance: spec of the relevance table; None where none was given.
         queries: spec of the table of queries to evaluate, if any.
-        output: a folder or `table:NAME`; None prints only.
+        output: a folder; None prints only.
         protocol: the settings that decide what a number means, the preset's among them.
         slices: columns of the queries table, or crosses such as `country*device`.
         ds: the day as text, not yet checked to be one; None where the inputs have no days.

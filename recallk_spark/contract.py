@@ -12,10 +12,8 @@ all together. Faults of values are found by the scan that reads them, in one of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     DataType,
@@ -30,14 +28,8 @@ from pyspark.sql.types import (
 )
 
 from recallk_spark.errors import ContractError, Fault, did_you_mean
-from recallk_spark.protocol import (
-    MAX_EXPONENTIAL_GRADE,
-    Gain,
-    InvalidScores,
-    Protocol,
-    ScorePrecision,
-    TieBreak,
-)
+from recallk_spark.policies import Gain, InvalidScores, ScorePrecision, TieBreak
+from recallk_spark.protocol import MAX_EXPONENTIAL_GRADE, Protocol
 from recallk_spark.schema import (
     DEFAULT_RUN,
     EMPTY_LIST,
@@ -50,89 +42,10 @@ from recallk_spark.schema import (
     SCORE,
     SKIPPED,
 )
+from recallk_spark.watch import Check, Watch
 
 _NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")  # Spark writes both, and null, to one directory
 NOTES = (MALFORMED, SKIPPED, EMPTY_LIST)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that must hold for every row of a table: `broken` is true on a row at fault.
-
-    The refusal stands in `column`. `key` tells a person which row it is.
-    """
-
-    table: str
-    column: str
-    message: str
-    broken: Column
-    key: Column
-
-    def guard(self, column: Column) -> Column:
-        """`column`, or the refusal where the row is at fault."""
-        head = F.lit(f"{self.table}.{self.column}: {self.message} (for example ")
-        return F.when(self.broken, F.raise_error(F.concat(head, self.key, F.lit(")")))).otherwise(column)
-
-
-@dataclass
-class Watch:
-    """Counts what is at fault in the rows that flow through an action, without stopping it.
-
-    `counts()` and `faults()` wait for the action that reads the watched frames to have ended.
-    """
-
-    _observations: dict[str, tuple[Observation, Sequence[Check]]] = field(default_factory=dict)
-
-    def over(
-        self, frame: DataFrame, table: str, checks: Sequence[Check], *, counted: dict[str, Column], content: Column
-    ) -> DataFrame:
-        """`frame`, while its rows, its broken rows and the rows where each of `counted` is true are being counted.
-
-        `content` is a hash of what a row says; the sum over the rows is the table's digest, whatever their order.
-        """
-        aggregates = [F.count(F.lit(1)).alias("rows"), F.sum(content.cast("decimal(38,0)")).alias("digest")]
-        aggregates += [F.count_if(condition).alias(name) for name, condition in counted.items()]
-        for number, check in enumerate(checks):
-            aggregates.append(F.count_if(check.broken).alias(f"broken_{number}"))
-            aggregates.append(F.min(F.when(check.broken, check.key)).alias(f"example_{number}"))
-        observation = Observation()
-        self._observations[table] = (observation, checks)
-        return frame.observe(observation, *aggregates)
-
-    def counts(self, table: str) -> dict[str, int]:
-        """Rows of `table` and its other counted rows, by name."""
-        observed = _observed(self._observations[table][0])
-        apart = ("broken_", "example_", "digest")
-        return {name: int(value or 0) for name, value in observed.items() if not name.startswith(apart)}
-
-    def digests(self) -> dict[str, str]:
-        """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
-        observed = {name: _observed(seen[0]) for name, seen in self._observations.items() if name != "scores"}
-        return {name: f"{int(seen.get('digest') or 0) % 2**128:032x}" for name, seen in observed.items()}
-
-    def repairs(self) -> dict[str, int]:
-        """How many rows were left out or put last, over all tables: invalid_scores, skipped_lines."""
-        counted = [self.counts(table) for table in self._observations]
-        return {name: sum(table.get(name, 0) for table in counted) for name in ("invalid_scores", "skipped_lines")}
-
-    def faults(self) -> list[Fault]:
-        """Every check that some row broke, with the number of such rows and the smallest key; and empty tables."""
-        found = []
-        for table, (observation, checks) in self._observations.items():
-            observed = _observed(observation)
-            for number, check in enumerate(checks):
-                if count := int(observed.get(f"broken_{number}") or 0):
-                    example = str(observed[f"example_{number}"])
-                    found.append(Fault(table, check.column, check.message, count, example))
-        return found
-
-
-def _observed(observation: Observation) -> dict[str, Any]:
-    """What was observed; nothing where Spark left the table unread, because another one was empty."""
-    try:
-        return observation.get
-    except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
-        return {}
 
 
 def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None = None) -> DataFrame:

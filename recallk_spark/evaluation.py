@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from recallk_spark.chain import Chain, Inputs
-from recallk_spark.contract import Watch, require_same_id_types
+from recallk_spark.contract import require_same_id_types
 from recallk_spark.errors import ContractError, Fault, UsageError, did_you_mean
 from recallk_spark.profile import RUN_COUNTS
 from recallk_spark.protocol import Protocol
 from recallk_spark.refusals import Row, require_sound, total_rows, warnings
 from recallk_spark.report import Report
 from recallk_spark.schema import JUDGED, PER_QUERY, PROFILE, RANKED, RUN
+from recallk_spark.watch import Watch
 
 PLANS = ("auto", "window")
 

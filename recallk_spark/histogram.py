@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recallk_spark.lists import counted_text
-from recallk_spark.protocol import Gain, Protocol
+from recallk_spark.policies import Gain
+from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import QUERY, RANK, RUN, TOTAL
 

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from recallk_spark.chain import Chain, Inputs
 from recallk_spark.config import JobConfig
-from recallk_spark.contract import Watch
 from recallk_spark.errors import Fault, UsageError
 from recallk_spark.evaluation import require_conforming, run_counts
 from recallk_spark.manifest import published
@@ -26,6 +25,7 @@ from recallk_spark.sinks import Attempt, Output
 from recallk_spark.snapshot import input_files
 from recallk_spark.sources import MissingDay, read_scores, read_source
 from recallk_spark.specs import Kind, Source, parse_day, parse_source
+from recallk_spark.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +50,8 @@ class Tables:
             raise UsageError("no scores; give --scores SPEC (or RECALLK_SCORES, or scores in the configuration file)")
         if not config.relevance:
             raise UsageError("no relevance; give --relevance SPEC (or RECALLK_RELEVANCE, or relevance in the file)")
+        if config.output and config.output.startswith("table:"):
+            raise UsageError(f"output {config.output}: results are published to a directory, not to a catalog table")
         if config.slices and not config.queries:
             raise UsageError("slices are columns of the list of queries; give --queries SPEC")
         return cls(

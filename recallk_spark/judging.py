@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recallk_spark.contract import slice_columns
-from recallk_spark.protocol import DuplicateRelevance, NoRelevant, Protocol, UnjudgedQueries
+from recallk_spark.policies import DuplicateRelevance, NoRelevant, UnjudgedQueries
+from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import GRADE, ITEM, JUDGED, NULL_SLICE, QUERY, RANK, RUN
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from recallk_spark.protocol import MissingQueries, NoRelevant, Protocol, ShortLists
+from recallk_spark.policies import MissingQueries, NoRelevant, ShortLists
+from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import GRADE, ITEM, PER_QUERY, QUERY, RANK, RELEVANCE_SET_ALL, RUN
 

@@ -16,7 +16,8 @@ from recallk_spark.histogram import (
     RANK_COUNTS,
     SLICE,
 )
-from recallk_spark.protocol import MissingQueries, NoRelevant, Protocol, ShortLists, UnjudgedQueries
+from recallk_spark.policies import MissingQueries, NoRelevant, ShortLists, UnjudgedQueries
+from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import PROFILE, RANK, RELEVANCE_SET_ALL, RUN, TOTAL
 from recallk_spark.uncertainty import interval, standard_error_macro, standard_error_micro

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from recallk_spark.protocol import Duplicates, InvalidScores, Protocol, ScoreOrder, TieBreak
+from recallk_spark.policies import Duplicates, InvalidScores, ScoreOrder, TieBreak
+from recallk_spark.protocol import Protocol
 from recallk_spark.schema import ITEM, QUERY, RANK, RANKED, RUN, SCORE
 
 REPEATS = "repeats"  # copies of this result within depth, besides its best one; null where nobody asked

@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 from recallk_spark.chain import Chain
 from recallk_spark.errors import ContractError, Fault
 from recallk_spark.lists import is_counted
-from recallk_spark.protocol import (
+from recallk_spark.policies import (
     DuplicateRelevance,
     Duplicates,
     MissingQueries,
     NoRelevant,
-    Protocol,
     ShortLists,
     UnjudgedQueries,
 )
+from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import GRADE, ITEM, QUERY, RUN, TOTAL
 

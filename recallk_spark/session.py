@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recallk_spark.errors import ContractError, Fault, InputError, RecallkError, SparkError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_JAVA = 17
+_QUIET = Path(__file__).with_name("quiet-log4j2.properties")
 GROUP_LIMIT_THRESHOLD = "spark.sql.optimizer.windowGroupLimitThreshold"
 
 # Error classes by which Spark says that what it was given to read is at fault
@@ -80,7 +82,7 @@ def _defaults(*, local: bool, depth: int) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "16",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.log.level": "ERROR",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET.as_uri()}",
         }
     return settings
 

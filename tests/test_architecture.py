@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "recallk_spark"
 # A room imports only rooms that stand before it. A new room gets its place here.
 ROOMS = [
     # words and values
-    *("errors", "protocol", "schema", "settings", "config"),
+    *("errors", "policies", "protocol", "schema", "settings", "config"),
     # demo data
     *("shop", "demo"),
     # publishing
@@ -29,8 +29,8 @@ ROOMS = [
     # inputs
     *("locations", "specs", "snapshot", "text_sources", "arrays", "json_lines", "opening", "union", "sources"),
     # the way of a row
-    *("contract", "ranking", "judging", "lists", "histogram", "uncertainty", "profile", "chain", "refusals"),
-    *("report", "evaluation"),
+    *("watch", "contract", "ranking", "judging", "lists", "histogram", "uncertainty", "profile", "chain"),
+    *("refusals", "report", "evaluation"),
     # the command line
     *("session", "job", "terminal", "cli"),
     # the door: what `import recallk_spark` gives
@@ -39,11 +39,14 @@ ROOMS = [
 
 # rooms that never name pyspark, neither on top nor inside a function nor for a type checker
 WITHOUT_SPARK = {
-    *("errors", "protocol", "settings", "config", "shop", "demo"),
+    *("errors", "policies", "protocol", "settings", "config", "shop", "demo"),
     *("keys", "owners", "storage", "versions", "parts", "recovery", "manifest", "attempt", "sinks"),
     *("locations", "specs", "snapshot"),
     *("report", "terminal"),
 }
+
+# of these the ones that take the names of columns from schema, whose types are Spark's
+NAME_COLUMNS = {"specs", "snapshot"}
 
 TREES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix(): ast.parse(path.read_text(encoding="utf-8"))
@@ -69,14 +72,14 @@ def test_a_room_imports_only_rooms_that_stand_before_it() -> None:
     upward = [
         f"{room}.py:{line} imports {other}, which does not stand before {room} in ROOMS"
         for room in TREES
-        for line, other in rooms_imported(room)
+        for line, other in rooms_imported(TREES[room])
         if place.get(other, -1) >= place.get(room, len(ROOMS))
     ]
     assert upward == []
 
 
 def test_rooms_import_each_other_in_no_circle() -> None:
-    imports = {room: {other for _, other in rooms_imported(room)} for room in TREES}
+    imports = {room: {other for _, other in rooms_imported(TREES[room])} for room in TREES}
     while free := {room for room, others in imports.items() if not others & set(imports)}:
         imports = {room: others for room, others in imports.items() if room not in free}
     assert imports == {}, "these rooms wait for one another"
@@ -91,6 +94,17 @@ def test_rooms_that_need_no_spark_never_name_it() -> None:
         if module.split(".")[0] in ("pyspark", "py4j")
     ]
     assert found == []
+
+
+def test_the_door_and_the_command_line_open_without_pyspark() -> None:
+    # pyspark is an extra, and what reads published results must not wait for it to load
+    for room in sorted(({"__init__", "cli"} | WITHOUT_SPARK - NAME_COLUMNS) & set(TREES)):
+        assert [chain for chain in loading(room) if chain[-1].startswith("pyspark")] == []
+
+
+def test_only_the_door_loads_rooms_by_their_name() -> None:
+    loaders = {"import_module", "__import__"}
+    assert {room for room, tree in TREES.items() for _, name in names_used(tree) if name in loaders} <= {"__init__"}
 
 
 def test_no_room_is_named_for_having_no_name() -> None:
@@ -118,7 +132,6 @@ def test_no_room_is_named_for_having_no_name() -> None:
         ),
         ("the caller's memory is the caller's", ("cache", "persist", "unpersist", "checkpoint", "localCheckpoint")),
         ("logging is the caller's", ("basicConfig",)),
-        ("imports are written as such", ("import_module", "__import__")),
     ],
 )
 def test_nobody_uses(why: str, names: tuple[str, ...]) -> None:
@@ -257,12 +270,21 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
             yield from ((node.lineno, module, alias.name) for alias in node.names)
 
 
-def rooms_imported(room: str) -> Iterator[tuple[int, str]]:
-    """Line and name of every room that a room imports; what the door hands out is an import of the door."""
-    for line, module, name in imported(TREES[room]):
+def rooms_imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every room that is imported; what the door hands out is an import of the door."""
+    for line, module, name in imported(tree):
         package, _, below = module.partition(".")
         if package == "recallk_spark":
             yield line, below.replace(".", "/") or (name if name in {*ROOMS, *TREES} else "__init__")
+
+
+def loading(room: str, chain: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every chain of imports that loading a room sets off: those on top of a module, not for type checkers only."""
+    chain = (*chain, room)
+    top = ast.Module([node for node in TREES[room].body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    yield from ((*chain, module) for _, module, _ in imported(top) if not module.startswith("recallk_spark"))
+    for other in {other for _, other in rooms_imported(top)} - set(chain):
+        yield from loading(other, chain)
 
 
 def names_used(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:

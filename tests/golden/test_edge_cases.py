@@ -145,7 +145,7 @@ TABLE = [
     ),
     Row("unicode_tie", ("q_u", "r_u"), "same"),
     Row("numeric_string_tie", ("q_u9", "r_u"), "same"),
-    Row("empty_run", ("q_bi", "r_e"), "same: refused", refused=(3, "empty")),
+    Row("empty_run", ("q_bi", "r_e"), "same: refused", refused=(3, "no score rows")),
     Row("k0", ("q_bi", "r_bi"), "same: refused", cutoffs="0", refused=(2, "cutoffs")),
     Row(
         "dup_k",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from random import Random
@@ -24,26 +23,29 @@ NEVER_FALL = ("recall_macro", "recall_micro", "hits", "hit_rate", "mrr", "map", 
 MEASURES = [field.name for field in PROFILE if field.dataType.typeName() == "double" and field.name != "min_grade"]
 SLICES = ("case", "land")
 POLICIES = [
-    {"no_relevant": "one", "duplicates": "occupy", "invalid_scores": "last"},
+    {"no_relevant": "one", "duplicates": "occupy", "invalid_scores": "last", "missing_queries": "exclude"},
     {"no_relevant": "zero", "duplicates": "collapse", "invalid_scores": "drop", "gain": "exponential"},
-    {"no_relevant": "exclude", "missing_queries": "exclude", "tie_break": "rank", "score_order": "asc"},
 ]
+Tables = tuple[DataFrame, DataFrame, DataFrame | None]
 
 
-def generated(settings: dict[str, str]) -> tuple[Protocol, Input]:
-    protocol = Protocol(cutoffs=(1, 3, 8), depth=12, **settings)
-    rng = Random(str(sorted(settings.items())))
-    inputs = some_inputs(rng, protocol, 25, ids="string", score_type="double", listed=True)
-    return protocol, joined(inputs)
+@dataclass(frozen=True)
+class Generated:
+    """A generated input, and its profile and per-query rows as the session's own settings give them."""
+
+    protocol: Protocol
+    given: Input
+    rows: list[dict[str, Any]]
 
 
-def evaluated(protocol: Protocol, tables: tuple[DataFrame, DataFrame, DataFrame | None]):
-    scores, relevance, queries = tables
-    slices = SLICES if queries is not None else ()
-    return evaluate(scores, relevance, protocol=protocol, queries=queries, slices=slices)
+@pytest.fixture(scope="module", params=POLICIES, ids=["one", "zero"])
+def generated(spark: SparkSession, request: pytest.FixtureRequest) -> Generated:
+    protocol = Protocol(cutoffs=(1, 3, 8), depth=12, **request.param)
+    given = joined(some_inputs(Random("25 inputs"), protocol, 25, ids="string", score_type="double", listed=True))
+    return Generated(protocol, given, all_rows(protocol, tables_of(spark, given)))
 
 
-def tables_of(spark: SparkSession, given: Input) -> tuple[DataFrame, DataFrame, DataFrame]:
+def tables_of(spark: SparkSession, given: Input) -> Tables:
     queries = [(row["query_id"], row["case"], row["land"]) for row in given.queries or ()]
     return (
         frames.scores(spark, given.scores),
@@ -52,50 +54,94 @@ def tables_of(spark: SparkSession, given: Input) -> tuple[DataFrame, DataFrame, 
     )
 
 
-@pytest.mark.parametrize("settings", POLICIES, ids=lambda settings: settings["no_relevant"])
-def test_measures_stay_in_bounds_and_curves_never_fall(spark: SparkSession, settings: dict[str, str]) -> None:
-    protocol, given = generated(settings)
-    curves: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
-    for (*group, _), row in sorted(frames.profile_rows(evaluated(protocol, tables_of(spark, given))).items()):
-        curves[tuple(group)].append(row)
-    assert len(curves) > 50
-    for group, rows in curves.items():
-        assert [row["k"] for row in rows] == list(range(1, protocol.depth + 1))
-        for name in MEASURES:
-            values = [row[name] for row in rows if row[name] is not None]
-            assert all(0 <= value <= 1 for value in values), (group, name)
-        for name in NEVER_FALL:
-            values = [row[name] for row in rows]
-            assert values == sorted(values, key=lambda value: value or 0), (group, name)
+def all_rows(protocol: Protocol, tables: Tables) -> list[dict[str, Any]]:
+    """Every row of the profile and of the per-query table."""
+    scores, relevance, queries = tables
+    slices = SLICES if queries is not None else ()
+    evaluation = evaluate(scores, relevance, protocol=protocol, queries=queries, slices=slices)
+    return [row.asDict() for frame in (evaluation.profile(), evaluation.per_query()) for row in frame.collect()]
+
+
+def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    """Whether the sorted rows are equal, doubles bit by bit."""
+    return sorted(repr(bits(row)) for row in one) == sorted(repr(bits(row)) for row in other)
+
+
+def bits(value: Any) -> Any:
+    if isinstance(value, float):
+        return struct.pack(">d", value)
+    if isinstance(value, dict):
+        return sorted((key, bits(inner)) for key, inner in value.items())
+    return [bits(inner) for inner in value] if isinstance(value, list) else value
+
+
+def exactly(partitions: int) -> dict[str, str]:
+    """That many partitions after every shuffle, not merged again at run time."""
+    return {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    }
+
+
+def curves(generated: Generated) -> dict[tuple, list[dict[str, Any]]]:
+    """The profile rows of each run and slice, by ascending k."""
+    found: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
+    for row in generated.rows:
+        if "k" in row:
+            found[row["run_id"], row["slice"], row["slice_value"]].append(row)
+    return {group: sorted(rows, key=lambda row: row["k"]) for group, rows in found.items()}
+
+
+def test_every_curve_has_every_depth(generated: Generated) -> None:
+    assert len(curves(generated)) > 50
+    for group, rows in curves(generated).items():
+        assert [row["k"] for row in rows] == list(range(1, 13)), group
+
+
+def test_measures_stay_between_0_and_1_and_inside_their_intervals(generated: Generated) -> None:
+    for group, rows in curves(generated).items():
         for row in rows:
-            if row["recall_macro_low"] is not None:
-                assert row["recall_macro_low"] <= row["recall_macro"] <= row["recall_macro_high"], group
-            if row["recall_micro_low"] is not None:
-                assert row["recall_micro_low"] <= row["recall_micro"] <= row["recall_micro_high"], group
+            assert all(0 <= row[name] <= 1 for name in MEASURES if row[name] is not None), (group, row)
+            for name in ("recall_macro", "recall_micro"):
+                low, mean, high = (row[name + end] for end in ("_low", "", "_high"))
+                if mean is None or row["queries"] < 2:
+                    assert (low, high) == (None, None), (group, row)
+                else:
+                    assert low <= mean <= high, (group, row)
 
 
-@pytest.mark.parametrize("settings", POLICIES, ids=lambda settings: settings["no_relevant"])
-def test_order_and_splitting_of_the_input_change_no_bit(spark: SparkSession, settings: dict[str, str]) -> None:
-    protocol, given = generated(settings)
-    expected = all_bits(evaluated(protocol, tables_of(spark, given)))
+def test_recall_and_its_like_never_fall_as_k_grows(generated: Generated) -> None:
+    for group, rows in curves(generated).items():
+        for name in NEVER_FALL:
+            values = [row[name] for row in rows if row[name] is not None]
+            assert values == sorted(values), (group, name)
+            assert len(values) in (0, len(rows)), (group, name)
 
+
+def test_a_single_partition_changes_no_bit(spark: SparkSession, generated: Generated) -> None:
+    with frames.settings(spark, exactly(1)):
+        again = all_rows(generated.protocol, tables_of(spark, generated.given))
+    assert same_bits(again, generated.rows)
+
+
+def test_the_order_of_rows_and_seven_partitions_change_no_bit(spark: SparkSession, generated: Generated) -> None:
+    given = Input(*(list(rows) for rows in (generated.given.scores, generated.given.relevance)))
+    given.queries = generated.given.queries
     Random(1).shuffle(given.scores)
     Random(2).shuffle(given.relevance)
-    shuffled = tuple(frame.repartition(5) for frame in tables_of(spark, given))
-    assert all_bits(evaluated(protocol, shuffled)) == expected
+    with frames.settings(spark, exactly(7)):
+        again = all_rows(generated.protocol, tables_of(spark, given))
+    assert same_bits(again, generated.rows)
 
+
+def test_splitting_the_input_and_sixty_four_partitions_change_no_bit(spark: SparkSession, generated: Generated) -> None:
+    given = generated.given
     parts = [Input(given.scores[n::3], given.relevance[n::3], (given.queries or [])[n::3]) for n in (2, 0, 1)]
-    split = tuple(reduce(DataFrame.unionByName, one) for one in zip(*(tables_of(spark, p) for p in parts), strict=True))
-    assert all_bits(evaluated(protocol, split)) == expected
-
-
-def test_the_number_of_partitions_changes_no_bit(spark: SparkSession) -> None:
-    protocol, given = generated(POLICIES[1])
-    results = []
-    for partitions in (1, 7, 64):
-        with shuffle_partitions(spark, partitions):
-            results.append(all_bits(evaluated(protocol, tables_of(spark, given))))
-    assert results[0] == results[1] == results[2]
+    pieces = zip(*(tables_of(spark, part) for part in parts), strict=True)
+    scores, relevance, queries = (reduce(DataFrame.unionByName, frames_of_one) for frames_of_one in pieces)
+    with frames.settings(spark, exactly(64)):
+        again = all_rows(generated.protocol, (scores, relevance, queries))
+    assert same_bits(again, generated.rows)
 
 
 def test_the_number_of_partitions_changes_no_bit_of_a_real_run(spark: SparkSession, golden: Path) -> None:
@@ -105,38 +151,8 @@ def test_the_number_of_partitions_changes_no_bit_of_a_real_run(spark: SparkSessi
     protocol = Protocol.from_settings({"cutoffs": (1, 10, 100)}, preset="trec_eval")
     results = []
     for partitions in (1, 7, 64):
-        with shuffle_partitions(spark, partitions):
-            results.append(all_bits(evaluated(protocol, (scores, relevance, None))))
+        with frames.settings(spark, exactly(partitions)):
+            results.append(all_rows(protocol, (scores, relevance, None)))
     assert len(results[0]) == 100 + 173
-    assert results[0] == results[1] == results[2]
-
-
-@contextmanager
-def shuffle_partitions(spark: SparkSession, count: int) -> Iterator[None]:
-    """Exactly `count` partitions after every shuffle, not merged again at run time."""
-    changed = {
-        "spark.sql.shuffle.partitions": str(count),
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
-    }
-    before = {key: spark.conf.get(key) for key in changed}
-    for key, value in changed.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
-
-
-def all_bits(evaluation: Any) -> list[str]:
-    """Every row of the profile and of the per-query table, doubles by their bits, sorted."""
-    rows = [*evaluation.profile().collect(), *evaluation.per_query().collect()]
-    return sorted(repr(bits(row.asDict())) for row in rows)
-
-
-def bits(value: Any) -> Any:
-    if isinstance(value, float):
-        return struct.pack(">d", value)
-    if isinstance(value, dict):
-        return sorted((key, bits(inner)) for key, inner in value.items())
-    return [bits(inner) for inner in value] if isinstance(value, list) else value
+    assert same_bits(results[0], results[1])
+    assert same_bits(results[0], results[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recallk_spark import Protocol, evaluate
 from recallk_spark.contract import (
-    Watch,
     conform_queries,
     conform_relevance,
     conform_scores,
@@ -19,6 +19,7 @@ from recallk_spark.contract import (
     slice_columns,
 )
 from recallk_spark.errors import ContractError
+from recallk_spark.watch import Watch
 from tests import frames
 
 NAN, INF = float("nan"), float("inf")
@@ -258,7 +259,7 @@ def test_a_watch_counts_rows_faults_and_repairs_and_keeps_the_smallest_key(spark
     watch = watched(frames.scores(spark, rows), conform_scores, protocol=Protocol())
     assert watch.counts("scores") == {"rows": 6, "invalid_scores": 3, "skipped_lines": 0}
     assert watch.repairs() == {"invalid_scores": 3, "skipped_lines": 0}
-    found = [(fault.column, fault.message.split(";")[0], fault.count, fault.example) for fault in watch.faults()]
+    found = [(fault.column, re.split("[,;]", fault.message)[0], fault.count, fault.example) for fault in watch.faults()]
     assert sorted(found) == [
         ("item_id", "null item_id", 1, "run r, query q, item null"),
         ("query_id", "null query_id", 1, "run r, query null, item d"),

@@ -86,7 +86,7 @@ def test_partition_values_are_text_whatever_the_session_infers(
     ("location", "message"),
     [
         ("{}/bm26.parquet", "no such file or directory; did you mean '{}/bm25.parquet'"),
-        ("{}/other", "no such file or directory; a table is written table:"),
+        ("warehouse.scores", "no such file or directory; a table is written table:warehouse.scores"),
         ("{}/bm26*", "no such file or directory"),
         ("{}/empty", "the directory holds no data files"),
         ("csv:{}/empty", "the directory holds no data files"),

@@ -28,21 +28,23 @@ def written(path: Path, text: str) -> Path:
 
 def good(frame: DataFrame, *columns: str) -> list[tuple]:
     """The rows of sound lines, in the order of the file (one small file is one partition)."""
-    return [tuple(row) for row in frame.where("_malformed is null and not _skipped").select(*columns).collect()]
+    sound = [row for row in frame.collect() if row["_malformed"] is None and not row["_skipped"]]
+    return [tuple(row[column] for column in columns) for row in sound]
 
 
 def malformed(frame: DataFrame) -> list[str]:
     """What is said of malformed lines; they have no data."""
-    bad = frame.where("_malformed is not null")
+    bad = [row for row in frame.collect() if row["_malformed"] is not None]
     data = [name for name in frame.columns if name not in ("_malformed", "_skipped", "_empty_list")]
-    assert all(row[name] is None for row in bad.collect() for name in data)
-    return [row["_malformed"] for row in bad.collect()]
+    assert all(row[name] is None for row in bad for name in data)
+    return [row["_malformed"] for row in bad]
 
 
 def skipped(frame: DataFrame) -> int:
-    """The number of skipped lines; a line is never both skipped and malformed."""
-    assert frame.where("_skipped and _malformed is not null").count() == 0
-    return frame.where("_skipped").count()
+    """The number of skipped lines; they are not malformed and have no data."""
+    out = [row for row in frame.collect() if row["_skipped"]]
+    assert all(value is None for row in out for name, value in row.asDict().items() if name != "_skipped")
+    return len(out)
 
 
 # --- TREC
