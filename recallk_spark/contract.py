@@ -79,7 +79,7 @@ def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None
         Check("scores", ITEM, "null item_id", _sound(scores) & F.col(ITEM).isNull() & ~empty_list, key),
     ]
     if RUN in scores.columns:
-        nameless = run.isNull() | run.isin(*_NO_NAMES)
+        nameless = _sound(scores) & (run.isNull() | run.isin(*_NO_NAMES))
         checks.append(Check("scores", RUN, "null or empty run_id, or Spark's word for null", nameless, key))
     invalid = F.lit(False) if by_rank else _invalid(scores) & _sound(scores) & ~empty_list
     if by_rank:
@@ -210,7 +210,9 @@ def _apply(
     if watch is not None:
         counted = {**counted, "skipped_lines": skipped}
         frame = watch.over(frame, table, checks, counted=counted, content=content)
-    if SKIPPED in frame.columns:
+    if watch is not None:  # counted: neither may be taken for a row of some run any more
+        frame = frame.where(_sound(frame)) if {MALFORMED, SKIPPED} & set(frame.columns) else frame
+    elif SKIPPED in frame.columns:
         frame = frame.where(~skipped)
 
     def guarded(name: str) -> Column:

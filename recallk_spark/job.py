@@ -20,7 +20,18 @@ from recallk_spark.evaluation import require_conforming, run_counts
 from recallk_spark.manifest import published
 from recallk_spark.refusals import Row, find_faults, require_sound, warnings
 from recallk_spark.report import Report
-from recallk_spark.schema import PER_QUERY, PROFILE, PROTOCOL, RELEVANCE_SET_ALL, RUN, SCHEMA_VERSION, SCORES
+from recallk_spark.schema import (
+    ITEM,
+    PER_QUERY,
+    PROFILE,
+    PROTOCOL,
+    QUERY,
+    RANK,
+    RELEVANCE_SET_ALL,
+    RUN,
+    SCHEMA_VERSION,
+    SCORE,
+)
 from recallk_spark.sinks import Attempt, Output
 from recallk_spark.snapshot import input_files
 from recallk_spark.sources import MissingDay, read_scores, read_source
@@ -74,13 +85,13 @@ def open_chain(spark: SparkSession, config: JobConfig, *, every_repeat: bool = F
         InputError: an input is missing, unreadable or breaks the contract.
     """
     tables = Tables.of(config)
+    relevance = read_source(spark, tables.relevance, kind=Kind.RELEVANCE, ds=tables.ds, ds_column=config.ds_column)
     try:
         scores = read_scores(spark, tables.scores, run_id=config.run_id, ds=tables.ds, ds_column=config.ds_column)
     except MissingDay:
         if not config.allow_empty:
             raise
-        scores = spark.createDataFrame([], SCORES)
-    relevance = read_source(spark, tables.relevance, kind=Kind.RELEVANCE, ds=tables.ds, ds_column=config.ds_column)
+        scores = _no_scores(relevance)
     queries = (
         read_source(spark, tables.queries, kind=Kind.QUERIES, ds=tables.ds, ds_column=config.ds_column)
         if tables.queries
@@ -90,6 +101,12 @@ def open_chain(spark: SparkSession, config: JobConfig, *, every_repeat: bool = F
     chain = Chain(inputs, config.protocol, watch=Watch(), every_repeat=every_repeat)
     require_conforming(chain)
     return chain
+
+
+def _no_scores(relevance: DataFrame) -> DataFrame:
+    """A score table without rows, its ids of the types that relevance has."""
+    ids = [column for column in (QUERY, ITEM) if column in relevance.columns]
+    return relevance.where("false").select(F.lit("").alias(RUN), *ids, F.lit(0.0).alias(SCORE), F.lit(0).alias(RANK))
 
 
 def validate(chain: Chain) -> tuple[list[Fault], list[str], dict[str, dict[str, int]]]:

@@ -256,3 +256,28 @@ def test_spark_submit_runs_the_job(tmp_path: Path, labels: str) -> None:
 
     refused = subprocess.run([*command, "--cutoffs", "0"], capture_output=True, text=True, timeout=300, check=False)
     assert refused.returncode == 2
+
+
+def test_comment_lines_of_a_run_are_skipped_and_counted_and_malformed_ones_reported_once(
+    spark: SparkSession, tmp_path: Path, labels: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run.trec"
+    run.write_text("# a comment\n\nq1 Q0 a 1 2.0 tag\n", encoding="utf-8")
+    assert main(["validate", "--scores", str(run), "--relevance", labels, "--format", "json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert list(counts) == ["tag"]
+    assert counts["tag"]["skipped_lines"] == 2
+    run.write_text("q1 Q0 a 1 2.0 tag\nq1 Q0 b\n", encoding="utf-8")
+    assert main(["validate", "--scores", str(run), "--relevance", labels]) == 3
+    said = capsys.readouterr().err
+    assert "malformed line" in said
+    assert "faults" not in said
+
+
+def test_a_missing_day_of_integer_ids_may_be_published_as_empty(spark: SparkSession, tmp_path: Path) -> None:
+    scores = tmp_path / "scores"
+    put(scores / "ds=2026-11-28" / "part.parquet", query_id=[1], item_id=[7], score=[1.0])
+    labels = put(tmp_path / "labels.parquet", query_id=[1], item_id=[7])
+    command = ["evaluate", "--scores", f"A={scores}", "--relevance", labels, "--output", str(tmp_path / "out")]
+    assert main([*command, "--ds", "2026-11-27", "--allow-empty"]) == 0
+    assert [(found.ds, found.run_id) for found in published(str(tmp_path / "out"))] == [("2026-11-27", "A")]
