@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -153,8 +154,7 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
         counts = run_counts(stored, rows)
         for run in _empty_runs(config, tables, counts):
             counts.setdefault(run, {})
-        said = _protocol_rows(spark, stored, tables, counts)
-        _write(spark.createDataFrame(said, PROTOCOL), attempt, "protocol")
+        _write(_protocol_rows(spark, stored, tables, counts), attempt, "protocol")
         step("publishing")
         attempt.commit(dict.fromkeys(counts, _manifest(config, tables)))
         stale = attempt.stale_runs(counts)
@@ -219,9 +219,7 @@ def _empty_runs(config: JobConfig, tables: Tables, counts: dict[str, Any]) -> li
     return named or [item.run_id for item in published(str(config.output)) if item.ds == tables.ds]
 
 
-def _protocol_rows(
-    spark: SparkSession, chain: Chain, tables: Tables, counts: dict[str, dict[str, int]]
-) -> list[dict[str, Any]]:
+def _protocol_rows(spark: SparkSession, chain: Chain, tables: Tables, counts: dict[str, dict[str, int]]) -> DataFrame:
     assert chain.watch is not None
     versions = {"recallk_spark": version("recallk-spark"), "spark": spark.version, "python": platform.python_version()}
     shared = {
@@ -233,7 +231,10 @@ def _protocol_rows(
         "schema_version": SCHEMA_VERSION,
         "versions": _json(versions),
     }
-    return [{RUN: run, "counts": _json({RELEVANCE_SET_ALL: counted}), **shared} for run, counted in counts.items()]
+    rows = [{RUN: run, "counts": _json({RELEVANCE_SET_ALL: counted}), **shared} for run, counted in counts.items()]
+    # through Arrow: a list of rows would start a Python worker
+    table = pa.table({name: [row[name] for row in rows] for name in PROTOCOL.names})
+    return spark.createDataFrame(table, PROTOCOL)
 
 
 def _manifest(config: JobConfig, tables: Tables) -> dict[str, Any]:

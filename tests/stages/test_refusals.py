@@ -23,6 +23,7 @@ RELEVANCE = [("q", "a", 1), ("p", "a", 1)]
 EVERY = ("ranked", "judged", "per_query", "profile")
 FROM_JUDGED = EVERY[1:]
 FROM_QUERIES = EVERY[2:]
+VARIANT = ("profile",)  # another value that is refused by the check of the case before it
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,14 @@ CASES = [
     ),
     Case(
         "empty run",
-        EVERY,
+        VARIANT,
         "scores.run_id: null or empty run_id",
         "run , query u, item a",
         scores=[("", "u", "a", 0.5)],
     ),
     Case(
         "Spark's word for a null run",
-        EVERY,
+        VARIANT,
         "scores.run_id: null or empty run_id",
         "run __HIVE_DEFAULT_PARTITION__, query u, item a",
         scores=[("__HIVE_DEFAULT_PARTITION__", "u", "a", 0.5)],
@@ -101,7 +102,7 @@ CASES = [
     ),
     Case(
         "NaN score",
-        EVERY,
+        VARIANT,
         "scores.score: null or NaN score",
         "run r, query u, item b",
         scores=[("r", "u", "a", 2.0), ("r", "u", "b", NAN)],
@@ -140,7 +141,7 @@ CASES = [
     *(
         Case(
             f"grade {grade}",
-            FROM_JUDGED,
+            FROM_JUDGED if grade is None else VARIANT,
             "relevance.grade: null, NaN or infinite grade",
             "query n, item z",
             relevance=[("n", "a", 1), ("n", "z", grade)],
@@ -209,6 +210,9 @@ CASES = [
 ]
 
 
+LARGE = [case for case in CASES if case.frames != VARIANT]
+
+
 @pytest.fixture(scope="module")
 def sort_merge(spark: SparkSession) -> SparkSession:
     """A session in which no table is small enough to be broadcast."""
@@ -231,7 +235,7 @@ def test_every_frame_that_reads_a_fault_stops_with_its_message(spark: SparkSessi
             frame_of(evaluation, name).collect()
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.fault for case in CASES])
+@pytest.mark.parametrize("case", LARGE, ids=[case.fault for case in LARGE])
 def test_no_fault_is_lost_where_tables_are_too_large_to_broadcast(sort_merge: SparkSession, case: Case) -> None:
     with pytest.raises(STOPPED, match=case.pattern):
         case.evaluation(sort_merge).profile().collect()
@@ -517,3 +521,15 @@ def test_one_result_in_a_thousand_is_enough_not_to_be_warned(spark: SparkSession
     assert [warning.split(";")[0] for warning in report.warnings] == [
         "run 'few': 1 of 1,001 results meet a label, fewer than 1 in 1,000"
     ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "columns"), [("profile", ("k", "recall_macro")), ("per_query", ("query_id", "ranks"))]
+)
+@pytest.mark.parametrize("fault", ["missing query", "short list"])
+def test_a_policy_refuses_a_reader_of_measures_alone(
+    spark: SparkSession, fault: str, frame: str, columns: tuple[str, ...]
+) -> None:
+    (case,) = (case for case in CASES if case.fault == fault)
+    with pytest.raises(STOPPED, match=case.pattern):
+        frame_of(case.evaluation(spark), frame).select(*columns).collect()
