@@ -62,12 +62,12 @@ class Chain:
     @cached_property
     def scores(self) -> DataFrame:
         """Conformed scores."""
-        return conform_scores(self.inputs.scores, protocol=self.protocol, watch=self.watch)
+        return conform_scores(self.inputs.scores, protocol=self.protocol, watch=self.watch, queries=self.queries)
 
     @cached_property
     def relevance(self) -> DataFrame:
         """Conformed relevance."""
-        return conform_relevance(self.inputs.relevance, protocol=self.protocol, watch=self.watch)
+        return conform_relevance(self.inputs.relevance, protocol=self.protocol, watch=self.watch, queries=self.queries)
 
     @cached_property
     def queries(self) -> DataFrame | None:
@@ -89,7 +89,13 @@ class Chain:
     @cached_property
     def ranked(self) -> DataFrame:
         """RANKED columns and `repeats`."""
-        return top_k(self.scores, protocol=self.protocol, every_repeat=self.every_repeat, refuse=self._refuse)
+        return top_k(
+            self.scores,
+            protocol=self.protocol,
+            partitioned=self.inputs.queries is not None,
+            every_repeat=self.every_repeat,
+            refuse=self._refuse,
+        )
 
     @cached_property
     def judged(self) -> DataFrame:

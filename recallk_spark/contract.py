@@ -16,9 +16,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    DataType,
     DateType,
-    DecimalType,
     DoubleType,
     FloatType,
     IntegralType,
@@ -27,7 +25,8 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from recallk_spark.errors import ContractError, Fault, did_you_mean
+from recallk_spark.columns import id_faults, missing_columns, type_fault
+from recallk_spark.errors import ContractError, Fault
 from recallk_spark.policies import Gain, InvalidScores, ScorePrecision, TieBreak
 from recallk_spark.protocol import MAX_EXPONENTIAL_GRADE, Protocol
 from recallk_spark.schema import (
@@ -35,6 +34,7 @@ from recallk_spark.schema import (
     EMPTY_LIST,
     GRADE,
     ITEM,
+    LISTED,
     MALFORMED,
     QUERY,
     RANK,
@@ -45,31 +45,36 @@ from recallk_spark.schema import (
 from recallk_spark.watch import Check, Watch
 
 _NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")  # Spark writes both, and null, to one directory
-NOTES = (MALFORMED, SKIPPED, EMPTY_LIST)
 
 
-def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None = None) -> DataFrame:
+def conform_scores(
+    scores: DataFrame, *, protocol: Protocol, watch: Watch | None = None, queries: DataFrame | None = None
+) -> DataFrame:
     """Scores as ranking takes them: run_id, query_id, item_id, and score or (`tie_break = rank`) rank.
 
     One row is one result. Integer ids become bigint, nothing else is converted; `score_precision = float32` rounds
     scores to single precision. Under `invalid_scores` drop and last a NaN score is null afterwards. A row with a
-    null item_id says that its query returned a list of length 0.
+    null item_id says only that its query is in the run: it returned a list of length 0, or it is not on the list of
+    `queries`; of the latter no score is looked at. With `queries` the rows are partitioned by query.
 
     Raises:
         ContractError: columns that are missing or of a wrong type, all of them at once.
     """
     by_rank = protocol.tie_break is TieBreak.RANK
     order_column = RANK if by_rank else SCORE
-    faults = _missing_columns("scores", scores, (QUERY, ITEM, order_column))
-    faults += _id_faults("scores", scores, (QUERY, ITEM))
-    faults += _type_fault("scores", scores, RUN, (StringType,), "a string names a run; cast it to string")
+    faults = missing_columns("scores", scores, (QUERY, ITEM, order_column))
+    faults += id_faults("scores", scores, (QUERY, ITEM))
+    faults += type_fault("scores", scores, RUN, (StringType,), "a string names a run; cast it to string")
     if by_rank:
-        faults += _type_fault("scores", scores, RANK, (IntegralType,), "a rank is an integer")
+        faults += type_fault("scores", scores, RANK, (IntegralType,), "a rank is an integer")
     else:
-        faults += _type_fault("scores", scores, SCORE, (NumericType,), "a score is a number; cast it, or read it so")
+        faults += type_fault("scores", scores, SCORE, (NumericType,), "a score is a number; cast it, or read it so")
     if faults:
         raise ContractError(faults)
 
+    if queries is not None:
+        scores = _mark_listed(scores.repartition(QUERY), queries)
+    listed = F.col(LISTED) if queries is not None else F.lit(True)
     run = F.col(RUN) if RUN in scores.columns else F.lit(DEFAULT_RUN)
     empty_list = F.col(EMPTY_LIST) if EMPTY_LIST in scores.columns else F.lit(False)
     key = _key(("run", run), ("query", F.col(QUERY)), ("item", F.col(ITEM)))
@@ -81,9 +86,10 @@ def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None
     if RUN in scores.columns:
         nameless = _sound(scores) & (run.isNull() | run.isin(*_NO_NAMES))
         checks.append(Check("scores", RUN, "null or empty run_id, or Spark's word for null", nameless, key))
-    invalid = F.lit(False) if by_rank else _invalid(scores) & _sound(scores) & ~empty_list
+    looked_at = _sound(scores) & ~empty_list & listed
+    invalid = F.lit(False) if by_rank else _invalid(scores) & looked_at
     if by_rank:
-        broken = _sound(scores) & F.col(RANK).isNull() & ~empty_list
+        broken = F.col(RANK).isNull() & looked_at
         checks.append(Check("scores", RANK, "null rank", broken, key))
     elif protocol.invalid_scores is InvalidScores.ERROR:
         message = "null or NaN score; set invalid_scores to drop or last, or repair the table"
@@ -94,25 +100,29 @@ def conform_scores(scores: DataFrame, *, protocol: Protocol, watch: Watch | None
     return frame.select(
         (guarded(RUN) if RUN in scores.columns else run).alias(RUN),
         _id(scores, QUERY, guarded(QUERY)),
-        _id(scores, ITEM, guarded(ITEM)),
+        _id(scores, ITEM, guarded(ITEM) if queries is None else F.when(listed, guarded(ITEM))),
         _order_value(scores, order_column, guarded(order_column), protocol).alias(order_column),
     )
 
 
-def conform_relevance(relevance: DataFrame, *, protocol: Protocol, watch: Watch | None = None) -> DataFrame:
-    """Labels as judging takes them: query_id, item_id, grade (double; 1 where the table has no grade).
+def conform_relevance(
+    relevance: DataFrame, *, protocol: Protocol, watch: Watch | None = None, queries: DataFrame | None = None
+) -> DataFrame:
+    """Labels as judging takes them: query_id, item_id, grade (double; 1 where the table has no grade), and LISTED.
 
-    One row is one label; repeats are still in it.
+    One row is one label; repeats are still in it. LISTED says whether the query is on the list of `queries`.
 
     Raises:
         ContractError: columns that are missing or of a wrong type, all of them at once.
     """
-    faults = _missing_columns("relevance", relevance, (QUERY, ITEM))
-    faults += _id_faults("relevance", relevance, (QUERY, ITEM))
-    faults += _type_fault("relevance", relevance, GRADE, (NumericType,), "a grade is a number; cast it, or read it so")
+    faults = missing_columns("relevance", relevance, (QUERY, ITEM))
+    faults += id_faults("relevance", relevance, (QUERY, ITEM))
+    faults += type_fault("relevance", relevance, GRADE, (NumericType,), "a grade is a number; cast it, or read it so")
     if faults:
         raise ContractError(faults)
 
+    if queries is not None:
+        relevance = _mark_listed(relevance, queries)
     grade = F.col(GRADE).cast(DoubleType()) if GRADE in relevance.columns else F.lit(1.0)
     key = _key(("query", F.col(QUERY)), ("item", F.col(ITEM)))
     sound = _sound(relevance)
@@ -136,6 +146,7 @@ def conform_relevance(relevance: DataFrame, *, protocol: Protocol, watch: Watch 
         _id(relevance, QUERY, guarded(QUERY)),
         _id(relevance, ITEM, guarded(ITEM)),
         (guarded(GRADE).cast(DoubleType()) if GRADE in relevance.columns else F.lit(1.0)).alias(GRADE),
+        (F.col(LISTED) if queries is not None else F.lit(True)).alias(LISTED),
     )
 
 
@@ -146,8 +157,8 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
         ContractError: a missing column, a floating id, a slice column that is an array, map or struct.
     """
     columns = slice_columns(slices)
-    faults = _missing_columns("queries", queries, (QUERY, *columns))
-    faults += _id_faults("queries", queries, (QUERY,))
+    faults = missing_columns("queries", queries, (QUERY, *columns))
+    faults += id_faults("queries", queries, (QUERY,))
     atomic = (StringType, NumericType, DateType)
     for column in columns:
         if column in queries.columns and queries.schema[column].dataType.typeName() in (
@@ -156,7 +167,7 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
             "struct",
             "binary",
         ):
-            faults += _type_fault("queries", queries, column, atomic, "a slice is a plain value")
+            faults += type_fault("queries", queries, column, atomic, "a slice is a plain value")
     if "weight" in queries.columns:
         faults.append(Fault("queries", "weight", "weighted evaluation is not offered; rename or drop the column"))
     if faults:
@@ -170,30 +181,15 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
     return frame.select(_id(queries, QUERY, guarded(QUERY)), *(F.col(column) for column in columns))
 
 
-def require_same_id_types(**tables: DataFrame) -> None:
-    """Refuses tables whose ids are strings on one side and integers on the other, before any job runs.
-
-    Raises:
-        ContractError: naming both tables and both types.
-    """
-    faults = []
-    for column in (QUERY, ITEM):
-        types = {name: frame.schema[column].dataType for name, frame in tables.items() if column in frame.columns}
-        first_name, first_type = next(iter(types.items()))
-        for name, data_type in types.items():
-            if data_type != first_type:
-                message = (
-                    f"is {data_type.simpleString()}, but {first_name}.{column} is {first_type.simpleString()}; "
-                    "ids are never converted, cast one side yourself"
-                )
-                faults.append(Fault(name, column, message))
-    if faults:
-        raise ContractError(faults)
-
-
 def slice_columns(slices: Sequence[str]) -> tuple[str, ...]:
     """The columns that slices such as ('country', 'country*device') are made of, each once, in order."""
     return tuple(dict.fromkeys(column for name in slices for column in name.split("*")))
+
+
+def _mark_listed(frame: DataFrame, queries: DataFrame) -> DataFrame:
+    """The frame, LISTED true where the query is on the list; the list decides which queries exist, before all else."""
+    ids = queries.select(QUERY).distinct().withColumn(LISTED, F.lit(True))
+    return frame.join(ids, on=QUERY, how="left").withColumn(LISTED, F.coalesce(LISTED, F.lit(False)))
 
 
 def _apply(
@@ -210,9 +206,7 @@ def _apply(
     if watch is not None:
         counted = {**counted, "skipped_lines": skipped}
         frame = watch.over(frame, table, checks, counted=counted, content=content)
-    if watch is not None:  # counted: neither may be taken for a row of some run any more
-        frame = frame.where(_sound(frame)) if {MALFORMED, SKIPPED} & set(frame.columns) else frame
-    elif SKIPPED in frame.columns:
+    if SKIPPED in frame.columns:
         frame = frame.where(~skipped)
 
     def guarded(name: str) -> Column:
@@ -265,31 +259,3 @@ def _order_value(scores: DataFrame, name: str, column: Column, protocol: Protoco
 def _id(frame: DataFrame, name: str, column: Column) -> Column:
     integral = isinstance(frame.schema[name].dataType, IntegralType)
     return (column.cast(LongType()) if integral else column).alias(name)
-
-
-def _missing_columns(table: str, frame: DataFrame, names: Sequence[str]) -> list[Fault]:
-    return [
-        Fault(table, name, f"no such column{did_you_mean(name, [c for c in frame.columns if c not in NOTES])}")
-        for name in names
-        if name not in frame.columns
-    ]
-
-
-def _id_faults(table: str, frame: DataFrame, names: Sequence[str]) -> list[Fault]:
-    faults = []
-    for name in names:
-        data_type = frame.schema[name].dataType if name in frame.columns else StringType()
-        if isinstance(data_type, DoubleType | FloatType | DecimalType):
-            message = f"ids are strings or integers, never {data_type.simpleString()}; cast it to bigint or string"
-            faults.append(Fault(table, name, message))
-        elif not isinstance(data_type, StringType | IntegralType):
-            faults.append(Fault(table, name, f"ids are strings or integers, not {data_type.simpleString()}"))
-    return faults
-
-
-def _type_fault(
-    table: str, frame: DataFrame, name: str, types: tuple[type[DataType], ...], expected: str
-) -> list[Fault]:
-    if name not in frame.columns or isinstance(frame.schema[name].dataType, types):
-        return []
-    return [Fault(table, name, f"is {frame.schema[name].dataType.simpleString()}; {expected}")]

@@ -6,12 +6,12 @@ What happens to a row stands in `chain.py`, one stage a line; what a number mean
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
 from recallk_spark.chain import Chain, Inputs
-from recallk_spark.contract import require_same_id_types
+from recallk_spark.columns import require_same_id_types
 from recallk_spark.errors import ContractError, Fault, UsageError, did_you_mean
 from recallk_spark.profile import RUN_COUNTS
 from recallk_spark.protocol import Protocol
@@ -136,11 +136,13 @@ def require_conforming(chain: Chain) -> None:
     """
     frames: dict[str, DataFrame] = {}
     faults: list[Fault] = []
-    for name in ("scores", "relevance", "queries"):
+    for name in ("queries", "scores", "relevance"):
         try:
             frame = getattr(chain, name)
         except ContractError as error:
             faults += error.faults
+            if name == "queries":  # the others are checked all the same
+                chain = replace(chain, inputs=replace(chain.inputs, queries=None, slices=()))
         else:
             if frame is not None:
                 frames[name] = frame

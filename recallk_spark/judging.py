@@ -14,11 +14,11 @@ from recallk_spark.contract import slice_columns
 from recallk_spark.policies import DuplicateRelevance, NoRelevant, UnjudgedQueries
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
-from recallk_spark.schema import GRADE, ITEM, JUDGED, NULL_SLICE, QUERY, RANK, RUN
+from recallk_spark.schema import GRADE, ITEM, JUDGED, LISTED, NULL_SLICE, QUERY, RANK, RUN
 
 # one row is one query with labels: its judged items (grade >= 0) and their grades side by side; how many items are
-# relevant and judged; all its positive grades, best first, cut at depth; how many labels repeat another one, and
-# how many items have repeats that disagree
+# relevant, and how many have a label of any grade; all its positive grades, best first, cut at depth; how many labels
+# repeat another one, and how many items have repeats that disagree
 LABELS = (
     QUERY,
     "items",
@@ -45,7 +45,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
     """
     grade = F.max(GRADE)
     if protocol.duplicate_relevance is DuplicateRelevance.ERROR and refuse:
-        grade = F.when(F.count(F.lit(1)) > 1, _refuse_repeat()).otherwise(grade)
+        grade = F.when((F.count(F.lit(1)) > 1) & F.bool_or(LISTED), _refuse_repeat()).otherwise(grade)
     pairs = (
         relevance.repartition(QUERY)
         .groupBy(QUERY, ITEM)
@@ -61,7 +61,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
     gathered = pairs.groupBy(QUERY).agg(
         F.sort_array(F.collect_list(label)).alias("labels"),
         F.count_if(F.col(GRADE) >= protocol.min_grade).cast("int").alias("num_relevant"),
-        F.count_if(judged).cast("int").alias("num_judged"),
+        F.count(F.lit(1)).cast("int").alias("num_judged"),
         F.sum("repeats").alias("repeated_labels"),
         F.count_if("conflict").alias("conflicting_labels"),
     )

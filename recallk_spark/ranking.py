@@ -16,7 +16,14 @@ from recallk_spark.schema import ITEM, QUERY, RANK, RANKED, RUN, SCORE
 REPEATS = "repeats"  # copies of this result within depth, besides its best one; null where nobody asked
 
 
-def top_k(scores: DataFrame, *, protocol: Protocol, every_repeat: bool = False, refuse: bool = True) -> DataFrame:
+def top_k(
+    scores: DataFrame,
+    *,
+    protocol: Protocol,
+    partitioned: bool = False,
+    every_repeat: bool = False,
+    refuse: bool = True,
+) -> DataFrame:
     """Each query's results up to `depth`: RANKED columns and `repeats`.
 
     One row is one result with its 1-based rank; ranks of a list are 1, 2, ... without gaps. A null rank is a result
@@ -28,11 +35,12 @@ def top_k(scores: DataFrame, *, protocol: Protocol, every_repeat: bool = False, 
     Args:
         scores: conformed scores.
         protocol: score_order, tie_break, duplicates, invalid_scores and depth are read here.
+        partitioned: the rows are partitioned by query already.
         every_repeat: count repeated results of every item, not only what the duplicates policy needs.
         refuse: under `duplicates = error`, whether a repeat stops the job or is only counted.
     """
     order = _order(protocol)
-    placed = scores.repartition(QUERY).withColumn("ranked", _takes_a_rank(protocol))
+    placed = (scores if partitioned else scores.repartition(QUERY)).withColumn("ranked", _takes_a_rank(protocol))
     if protocol.duplicates is Duplicates.COLLAPSE:
         placed = _collapse(placed, order=order, depth=protocol.depth)
     position = F.row_number().over(_list_window().orderBy(*order))

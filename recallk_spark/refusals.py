@@ -34,8 +34,11 @@ Row = Mapping[str, Any]
 
 
 def total_rows(profile: Sequence[Row], protocol: Protocol) -> list[Row]:
-    """The row of each run over all its queries at the largest cutoff, by run."""
-    rows = [row for row in profile if row["slice"] == TOTAL and row["k"] == protocol.max_cutoff]
+    """The row of each run over all its queries at the largest cutoff, by run.
+
+    Rows that name no run have a fault of their own.
+    """
+    rows = [row for row in profile if row["slice"] == TOTAL and row["k"] == protocol.max_cutoff and row[RUN]]
     return sorted(rows, key=lambda row: str(row[RUN]))
 
 

@@ -158,4 +158,5 @@ SCHEMA_VERSION = 1
 # Notes that a source leaves on its rows for the contract, which counts, refuses or removes them:
 MALFORMED = "_malformed"  # string: the text of a line that could not be parsed, else null
 SKIPPED = "_skipped"  # boolean: a blank or comment line, to be counted and left out
+LISTED = "_listed"  # boolean: the query is on the list of queries (set by the contract)
 EMPTY_LIST = "_empty_list"  # boolean: the row only says that its query returned a list of length 0

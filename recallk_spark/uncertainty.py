@@ -45,4 +45,4 @@ def interval(mean: str) -> tuple[str, str]:
 
 def _standard_error(squares: str, *, total: str) -> str:
     summed = f"aggregate(groups, 0D, (so_far, g) -> so_far + {squares})"
-    return f"if(n >= 2, sqrt(greatest(try_divide(n * {summed}, (n - 1) * double({total}) * {total}), 0D)), null)"
+    return f"if(n >= 2, sqrt(try_divide(n * {summed}, (n - 1) * double({total}) * {total})), null)"

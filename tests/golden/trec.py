@@ -51,6 +51,8 @@ def column_of(measure: str, *, depth: int) -> tuple[str, int] | None:
         "num_rel": "relevant",
         "num_rel_ret": "hits",
     }
+    if measure == "ndcg" and depth < 1000:  # its ideal is never cut; no query here has a thousand relevant items
+        return None
     if measure in whole:
         return whole[measure], depth
     cut = {
@@ -60,7 +62,5 @@ def column_of(measure: str, *, depth: int) -> tuple[str, int] | None:
         "map_cut": "map",
         "ndcg_cut": "ndcg",
     }
-    if measure == "ndcg" and depth < 1000:  # its ideal is never cut; no query here has a thousand relevant items
-        return None
     name, _, k = measure.rpartition("_")
     return (cut[name], int(k)) if name in cut and int(k) <= depth else None
