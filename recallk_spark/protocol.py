@@ -211,9 +211,13 @@ def _depth(value: object, cutoffs: tuple[int, ...]) -> int:
 
 
 def _min_grade(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    try:
+        grade = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    except OverflowError:  # an integer beyond every double
+        grade = math.inf
+    if not math.isfinite(grade) or grade <= 0:
         raise ProtocolError(f"min_grade: a number > 0, not {value!r}")
-    return float(value)
+    return grade
 
 
 def _plain(value: Any) -> Any:

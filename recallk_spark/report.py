@@ -71,14 +71,18 @@ class Report:
 
     def to_pandas(self) -> pd.DataFrame:
         """The whole profile as a pandas frame, one row per run, slice and k (needs pandas)."""
-        frame: pd.DataFrame = pa.Table.from_pylist([dict(row) for row in self.rows]).to_pandas()
+        table = pa.Table.from_pylist([dict(row) for row in self.rows])
+        for place, column in enumerate(table.schema):
+            if pa.types.is_null(column.type):  # a measure that is null everywhere
+                table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+        frame: pd.DataFrame = table.to_pandas()
         return frame
 
     def to_markdown(self) -> str:
         """The table at the cutoffs, the counts and the protocol, as Markdown."""
         head = ["run", "slice", "k", *(HEADERS[name] for name in MEASURES)]
         lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        lines += ["| " + " | ".join(cells).replace("\n", " ") + " |" for cells in self._cells()]
+        lines += ["| " + " | ".join(_in_a_cell(text) for text in cells) + " |" for cells in self._cells()]
         return "\n".join([*lines, "", *(f"- {line}" for line in self.notes())]) + "\n"
 
     def to_html(self, path: str | Path) -> None:
@@ -106,6 +110,11 @@ class Report:
         )
         notes = "".join(f"<li>{html.escape(line)}</li>" for line in self.notes())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{notes}</ul>"
+
+
+def _in_a_cell(text: str) -> str:
+    """Text that does not end its cell or line of a Markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def measure_text(row: Row, name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,6 +68,12 @@ def profile_rows(evaluation: Any) -> dict[tuple[str, str, str, int], dict[str, A
 def per_query_rows(evaluation: Any) -> dict[tuple[str, Any], dict[str, Any]]:
     """The rows of an evaluation's per-query table by (run, query)."""
     return keyed(evaluation.per_query(), "run_id", "query_id")
+
+
+def side_by_side(function: Callable[[Any], Any], given: Iterable[Any]) -> list[Any]:
+    """The function's values, two at a time: most of a small job is planning, which keeps one core busy."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(function, given))
 
 
 def keyed(frame: DataFrame, *key: str) -> dict[Any, dict[str, Any]]:

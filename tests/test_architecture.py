@@ -29,7 +29,7 @@ ROOMS = [
     # inputs
     *("locations", "specs", "snapshot", "text_sources", "arrays", "json_lines", "opening", "union", "sources"),
     # the way of a row
-    *("watch", "contract", "ranking", "judging", "lists", "histogram", "uncertainty", "profile", "chain"),
+    *("columns", "watch", "contract", "ranking", "judging", "lists", "histogram", "uncertainty", "profile", "chain"),
     *("refusals", "report", "evaluation"),
     # the command line
     *("session", "job", "terminal", "cli"),

@@ -30,8 +30,9 @@ def profiles(spark: SparkSession) -> dict[str, dict[int, dict[str, Any]]]:
     for case in VALUED:
         packs[json.dumps(case["protocol"]), type(case["scores"][0][1]), alone(case)].append(case)
     profiles: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for pack in packs.values():
-        for (_, name, value, k), row in frames.profile_rows(evaluated_together(spark, pack)).items():
+    answers = frames.side_by_side(lambda pack: frames.profile_rows(evaluated_together(spark, pack)), packs.values())
+    for pack, answer in zip(packs.values(), answers, strict=True):
+        for (_, name, value, k), row in answer.items():
             if name == "case":
                 profiles[value][k] = row
             elif len(pack) == 1:

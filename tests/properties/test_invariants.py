@@ -59,7 +59,8 @@ def all_rows(protocol: Protocol, tables: Tables) -> list[dict[str, Any]]:
     scores, relevance, queries = tables
     slices = SLICES if queries is not None else ()
     evaluation = evaluate(scores, relevance, protocol=protocol, queries=queries, slices=slices)
-    return [row.asDict() for frame in (evaluation.profile(), evaluation.per_query()) for row in frame.collect()]
+    tables = (evaluation.profile, evaluation.per_query)
+    return [row.asDict() for rows in frames.side_by_side(lambda table: table().collect(), tables) for row in rows]
 
 
 def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:

@@ -19,7 +19,7 @@ from recallk_spark.schema import PROFILE
 from tests import frames, oracle
 from tests.properties.generated import CHOICES, ITEMS, SCORES, Input, joined, protocols, some_inputs
 
-PACKS, INPUTS_PER_PACK = 12, 26
+PACKS, INPUTS_PER_PACK = 10, 31
 WHOLES = 6
 COMPILED_PACKS = (0, 1)
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -121,7 +121,9 @@ def evaluated(spark: SparkSession, protocol: Protocol, given: Input, *, ids: str
 def differences(expected: oracle.Result, evaluation: Any, protocol: Protocol) -> list[tuple]:
     """(table, key, column, oracle's value, Spark's value) wherever the two differ."""
     profile = {key: {**row, **named(PROFILE, key)} for key, row in expected.profile.items()}
-    found = list(compared("profile", profile, frames.profile_rows(evaluation)))
+    tables = (frames.profile_rows, frames.per_query_rows)
+    got_profile, got_per_query = frames.side_by_side(lambda read: read(evaluation), tables)
+    found = list(compared("profile", profile, got_profile))
     per_query = {
         (run, query): {
             "run_id": run,
@@ -139,7 +141,7 @@ def differences(expected: oracle.Result, evaluation: Any, protocol: Protocol) ->
         }
         for (run, query), q in expected.per_query.items()
     }
-    return found + list(compared("per_query", per_query, frames.per_query_rows(evaluation)))
+    return found + list(compared("per_query", per_query, got_per_query))
 
 
 def named(schema: Any, key: tuple) -> dict[str, Any]:

@@ -11,13 +11,8 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from recallk_spark import Protocol, evaluate
-from recallk_spark.contract import (
-    conform_queries,
-    conform_relevance,
-    conform_scores,
-    require_same_id_types,
-    slice_columns,
-)
+from recallk_spark.columns import require_same_id_types
+from recallk_spark.contract import conform_queries, conform_relevance, conform_scores, slice_columns
 from recallk_spark.errors import ContractError
 from recallk_spark.watch import Watch
 from tests import frames
@@ -102,7 +97,7 @@ def test_integers_of_different_widths_are_ids_of_one_type(spark: SparkSession) -
     scores = conform_scores(empty(spark, "query_id int, item_id bigint, score double"), protocol=Protocol())
     relevance = conform_relevance(empty(spark, "query_id bigint, item_id smallint"), protocol=Protocol())
     require_same_id_types(scores=scores, relevance=relevance)
-    assert relevance.schema.simpleString() == "struct<query_id:bigint,item_id:bigint,grade:double>"
+    assert relevance.schema.simpleString() == "struct<query_id:bigint,item_id:bigint,grade:double,_listed:boolean>"
 
 
 def test_tie_break_rank_needs_an_integer_rank_and_no_score(spark: SparkSession) -> None:
@@ -183,12 +178,14 @@ def test_float32_rounds_scores_to_single_precision(spark: SparkSession) -> None:
 
 def test_a_grade_is_one_where_there_is_none_and_a_fraction_stays_one(spark: SparkSession) -> None:
     same(
-        conform_relevance(frames.relevance(spark, [("q", "a")]), protocol=Protocol()),
+        conform_relevance(frames.relevance(spark, [("q", "a")]), protocol=Protocol()).drop("_listed"),
         [("q", "a", 1.0)],
         "query_id string, item_id string, grade double",
     )
     same(
-        conform_relevance(frames.relevance(spark, [("q", "a", 0.5), ("q", "a", -1)]), protocol=Protocol()),
+        conform_relevance(frames.relevance(spark, [("q", "a", 0.5), ("q", "a", -1)]), protocol=Protocol()).drop(
+            "_listed"
+        ),
         [("q", "a", 0.5), ("q", "a", -1.0)],
         "query_id string, item_id string, grade double",
     )
@@ -197,7 +194,7 @@ def test_a_grade_is_one_where_there_is_none_and_a_fraction_stays_one(spark: Spar
 def test_ids_that_look_like_numbers_stay_text(spark: SparkSession) -> None:
     relevance = frames.relevance(spark, [("007", "1.0", 1), (" 7", "1", 1)])
     same(
-        conform_relevance(relevance, protocol=Protocol()),
+        conform_relevance(relevance, protocol=Protocol()).drop("_listed"),
         [("007", "1.0", 1.0), (" 7", "1", 1.0)],
         "query_id string, item_id string, grade double",
     )
@@ -215,13 +212,29 @@ def test_a_row_of_an_empty_list_is_no_null_item(spark: SparkSession) -> None:
     )
 
 
+def test_what_is_not_on_the_list_of_queries_is_marked_and_its_scores_are_not_looked_at(spark: SparkSession) -> None:
+    queries = conform_queries(frames.queries(spark, [("q",), ("q",), ("new",)]), slices=())
+    scores = frames.scores(spark, [("r", "q", "a", 1.0), ("r", "unlisted", "a", NAN), ("r", "unlisted", "b", None)])
+    same(
+        conform_scores(scores, protocol=Protocol(), queries=queries).select("query_id", "item_id"),
+        [("q", "a"), ("unlisted", None), ("unlisted", None)],
+        "query_id string, item_id string",
+    )
+    relevance = frames.relevance(spark, [("q", "a", 1), ("unlisted", "a", 2)])
+    same(
+        conform_relevance(relevance, protocol=Protocol(), queries=queries),
+        [("q", "a", 1.0, True), ("unlisted", "a", 2.0, False)],
+        "query_id string, item_id string, grade double, _listed boolean",
+    )
+
+
 def test_skipped_lines_are_left_out_and_are_no_fault(spark: SparkSession) -> None:
     relevance = spark.createDataFrame(
         [("q", "a", 1.0, False), (None, None, None, True)],
         "query_id string, item_id string, grade double, _skipped boolean",
     )
     same(
-        conform_relevance(relevance, protocol=Protocol()),
+        conform_relevance(relevance, protocol=Protocol()).drop("_listed"),
         [("q", "a", 1.0)],
         "query_id string, item_id string, grade double",
     )
