@@ -113,7 +113,7 @@ class Chain:
         """One column, run_id, one row per run. Where a column tells the runs it is read for them."""
         if self.gathered is None and RUN not in self.inputs.scores.columns:
             return self.inputs.scores.sparkSession.range(1).select(F.lit(DEFAULT_RUN).alias(RUN))
-        source = self.scores if self.gathered is None else self.gathered
+        source = self.inputs.scores if self.gathered is None else self.gathered
         return source.select(RUN).distinct()
 
     @cached_property

@@ -72,8 +72,6 @@ def conform_scores(
     if faults:
         raise ContractError(faults)
 
-    if queries is not None:
-        scores = _mark_listed(scores.repartition(QUERY), queries)
     listed = F.col(LISTED) if queries is not None else F.lit(True)
     run = F.col(RUN) if RUN in scores.columns else F.lit(DEFAULT_RUN)
     empty_list = F.col(EMPTY_LIST) if EMPTY_LIST in scores.columns else F.lit(False)
@@ -96,10 +94,13 @@ def conform_scores(
         checks.append(Check("scores", SCORE, message, invalid, key))
 
     counted = {"invalid_scores": invalid}
+    if queries is not None:  # the query's own refusal comes first: rows are partitioned by what comes out of it
+        query = F.col(QUERY) if watch is not None else _guard(QUERY, checks)
+        scores = _mark_listed(scores.withColumn(QUERY, _id(scores, QUERY, query)).repartition(QUERY), queries)
     frame, guarded = _apply(scores, "scores", checks, watch, counted=counted, content=F.lit(0))
     return frame.select(
         (guarded(RUN) if RUN in scores.columns else run).alias(RUN),
-        _id(scores, QUERY, guarded(QUERY)),
+        F.col(QUERY) if queries is not None else _id(scores, QUERY, guarded(QUERY)),
         _id(scores, ITEM, guarded(ITEM) if queries is None else F.when(listed, guarded(ITEM))),
         _order_value(scores, order_column, guarded(order_column), protocol).alias(order_column),
     )
@@ -209,15 +210,16 @@ def _apply(
     if SKIPPED in frame.columns:
         frame = frame.where(~skipped)
 
-    def guarded(name: str) -> Column:
-        column = F.col(name)
-        if watch is None:
-            for check in checks:
-                if check.column == name:
-                    column = check.guard(column)
-        return column
+    return frame, lambda name: F.col(name) if watch is not None else _guard(name, checks)
 
-    return frame, guarded
+
+def _guard(name: str, checks: Sequence[Check]) -> Column:
+    """The column with the refusals that stand in its place."""
+    column = F.col(name)
+    for check in checks:
+        if check.column == name:
+            column = check.guard(column)
+    return column
 
 
 def _sound(frame: DataFrame) -> Column:
@@ -257,5 +259,7 @@ def _order_value(scores: DataFrame, name: str, column: Column, protocol: Protoco
 
 
 def _id(frame: DataFrame, name: str, column: Column) -> Column:
-    integral = isinstance(frame.schema[name].dataType, IntegralType)
-    return (column.cast(LongType()) if integral else column).alias(name)
+    """The id as bigint, or as a string that is compared by its bytes whatever its column's collation was."""
+    data_type = frame.schema[name].dataType
+    plain = LongType() if isinstance(data_type, IntegralType) else StringType()
+    return (column if data_type == plain else column.cast(plain)).alias(name)

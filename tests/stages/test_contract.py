@@ -85,12 +85,13 @@ def test_every_fault_of_names_and_types_in_every_table_is_named_at_once(spark: S
 def test_ids_of_different_types_on_two_sides_are_refused_with_both_types(spark: SparkSession) -> None:
     scores = empty(spark, "query_id string, item_id int, score double")
     relevance = empty(spark, "query_id bigint, item_id bigint, grade double")
-    queries = empty(spark, "query_id string")
     with pytest.raises(ContractError) as error:
-        evaluate(scores, relevance, queries=queries)
+        evaluate(scores, relevance)
     assert [str(fault) for fault in error.value.faults] == [
         "relevance.query_id: is bigint, but scores.query_id is string; ids are never converted, cast one side yourself"
     ]
+    with pytest.raises(ContractError, match=r"query_id: is .*, but .*\.query_id is .*; ids are never converted"):
+        evaluate(scores, empty(spark, "query_id string, item_id int"), queries=empty(spark, "query_id int"))
 
 
 def test_integers_of_different_widths_are_ids_of_one_type(spark: SparkSession) -> None:

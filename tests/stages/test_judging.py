@@ -70,11 +70,11 @@ def test_relevant_is_a_grade_of_at_least_min_grade_and_fractions_are_never_trunc
         )
 
 
-def test_a_negative_grade_is_pooled_but_not_judged(spark: SparkSession) -> None:
+def test_a_negative_grade_is_a_label_that_judges_nothing(spark: SparkSession) -> None:
     relevance = frames.relevance(spark, [("q", "a", -1), ("q", "b", 0), ("p", "a", -0.5)])
     same(
         labels(relevance),
-        [("q", ["b"], [0.0], 0, 1, [], 0, 0), ("p", [], [], 0, 0, [], 0, 0)],
+        [("q", ["b"], [0.0], 0, 2, [], 0, 0), ("p", [], [], 0, 1, [], 0, 0)],
         LABELS_SCHEMA,
     )
 
@@ -220,7 +220,7 @@ def test_without_a_list_of_queries_the_labelled_ones_are_evaluated(spark: SparkS
     found = listed_topics(relevance, None)
     same(
         found.where("size(slices) = 0").drop("slices"),
-        [("q", True, 1, 1, 2, [1.0], 0, 0), ("p", True, 1, 0, 0, [], 0, 0)],
+        [("q", True, 1, 1, 2, [1.0], 0, 0), ("p", True, 1, 0, 1, [], 0, 0)],
         TOPICS_SCHEMA,
     )
 
@@ -251,4 +251,15 @@ def test_each_slice_is_its_own_a_cross_joins_two_and_a_null_is_named(spark: Spar
             ("unlisted", []),
         ],
         "query_id string, slices array<struct<key:string,value:string>>",
+    )
+
+
+def test_a_slice_column_may_have_any_name_and_a_slice_named_twice_is_one(spark: SparkSession) -> None:
+    relevance = frames.relevance(spark, [("q", "a", 1)])
+    queries = spark.createDataFrame([("q", "x", "y")], "query_id string, copies string, listed string")
+    slices = ("copies", "listed*copies", "query_id", "copies")
+    same(
+        listed_topics(relevance, queries, slices=slices).select("query_id", "copies", "listed", "slices"),
+        [("q", 1, True, [("copies", "x"), ("listed*copies", "y*x"), ("query_id", "q")])],
+        "query_id string, copies bigint, listed boolean, slices array<struct<key:string,value:string>>",
     )

@@ -129,11 +129,11 @@ def test_every_judged_query_has_a_row_for_every_run(spark: SparkSession) -> None
                 ("r", "q", True, True, 2, 3, 3, [1, 3], [0.0, 2.0], [2.0, 1.0]),
                 ("r", "bare", True, False, 0, 1, 1, [1], [0.0], []),
                 ("r", "lost", False, True, 1, 1, 0, [], [], [1.0]),
-                ("r", "lost bare", False, False, 0, 0, 0, [], [], []),
+                ("r", "lost bare", False, False, 0, 1, 0, [], [], []),
                 ("s", "q", False, True, 2, 3, 0, [], [], [2.0, 1.0]),
                 ("s", "bare", False, False, 0, 1, 0, [], [], []),
                 ("s", "lost", True, True, 1, 1, 1, [1], [1.0], [1.0]),
-                ("s", "lost bare", False, False, 0, 0, 0, [], [], []),
+                ("s", "lost bare", False, False, 0, 1, 0, [], [], []),
             ]
         ],
         "run_id string, query_id string, in_run boolean, counted boolean, num_relevant int, num_judged int, "

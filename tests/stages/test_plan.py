@@ -19,7 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from recallk_spark import Protocol, evaluate
+from recallk_spark import Protocol
+from recallk_spark.chain import Chain, Inputs
+from recallk_spark.watch import Watch
 
 SCORES = "query_id bigint, item_id bigint, score double, rank int, comment string"
 RELEVANCE = "query_id bigint, item_id bigint, grade double, comment string"
@@ -122,7 +124,7 @@ def joins_of_scores(plan: Node, scores: Path) -> list[str]:
 
 
 def limits(plan: Node, scores: Path) -> int:
-    """How many partial limits stand between the scan of the scores and their first window or the one after it."""
+    """How many partial limits cut the lists of score rows before they have become one row a list."""
     way = up_to(list(scans(plan, scores)[0].above()), "Aggregate")
     return sum(node.name == "WindowGroupLimit" for node in way)
 
@@ -157,20 +159,25 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession
     return session
 
 
-def profile(
-    spark: SparkSession, folder: Path, *, scores: str = f"run_id string, {SCORES}", slices: tuple = (), **settings: Any
-) -> DataFrame:
+def chain(
+    spark: SparkSession,
+    folder: Path,
+    *,
+    scores: str = f"run_id string, {SCORES}",
+    relevance: str = RELEVANCE,
+    slices: tuple[str, ...] = (),
+    watched: bool = False,
+    **settings: Any,
+) -> Chain:
+    """The chain of a lazy frame or, watched, that of an audit."""
+
     def read(name: str, columns: str) -> DataFrame:
         return spark.read.schema(columns).parquet(str(folder / name))
 
-    evaluation = evaluate(
-        read("scores", scores),
-        read("relevance", RELEVANCE),
-        queries=read("queries", QUERIES) if slices else None,
-        slices=slices,
-        protocol=Protocol(**{"cutoffs": (10,), **settings}),
-    )
-    return evaluation.profile()
+    queries = read("queries", QUERIES) if slices else None
+    inputs = Inputs(read("scores", scores), read("relevance", relevance), queries, slices)
+    protocol = Protocol(**{"cutoffs": (10,), **settings})
+    return Chain(inputs, protocol, watch=Watch() if watched else None, every_repeat=watched)
 
 
 # scores are read once and shuffled once
@@ -182,15 +189,27 @@ def profile(
         {},
         {"scores": SCORES},
         {"slices": ("land", "land*device")},
+        {"slices": ("land",), "scores": SCORES.replace("bigint", "int")},
         {"duplicates": "collapse"},
         {"duplicates": "error", "missing_queries": "error", "unjudged_queries": "error", "short_lists": "error"},
+        {"watched": True},
+        {"watched": True, "slices": ("land",), "scores": SCORES.replace("bigint", "int")},
     ],
-    ids=["with runs", "without runs", "with queries and slices", "collapse", "every error policy"],
+    ids=[
+        "with runs",
+        "without runs",
+        "with queries and slices",
+        "with queries and narrow ids",
+        "collapse",
+        "every error policy",
+        "audit",
+        "audit with queries and narrow ids",
+    ],
 )
 def test_scores_are_read_once_and_shuffled_once_by_query(
     session: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], given: dict[str, Any]
 ) -> None:
-    plan = plan_of(profile(session, folder, **given), capsys)
+    plan = plan_of(chain(session, folder, **given).profile, capsys)
     assert_one_scan_and_one_shuffle(plan, folder / "scores")
     assert_no_python(plan)
     large = session.conf.get("spark.sql.autoBroadcastJoinThreshold") == "-1"
@@ -211,34 +230,23 @@ def test_scores_are_read_once_and_shuffled_once_by_query(
     ],
 )
 def test_the_plan_is_the_same_for_every_score_type_and_order(
-    spark: SparkSession,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    score_type: str,
-    settings: dict[str, Any],
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], score_type: str, settings: dict[str, Any]
 ) -> None:
-    scores = SCORES.replace("score double", f"score {score_type}").replace("item_id bigint", "item_id string")
-    with_strings = profile_with_string_items(spark, folder, scores, settings)
-    plan = plan_of(with_strings, capsys)
+    with_strings = {
+        "scores": SCORES.replace("bigint", "string").replace("score double", f"score {score_type}"),
+        "relevance": RELEVANCE.replace("bigint", "string"),
+    }
+    plan = plan_of(chain(spark, folder, **with_strings, **settings).profile, capsys)
     assert_one_scan_and_one_shuffle(plan, folder / "scores")
     assert_no_python(plan)
     assert limits(plan, folder / "scores") == 1
-
-
-def profile_with_string_items(spark: SparkSession, folder: Path, scores: str, settings: dict[str, Any]) -> DataFrame:
-    relevance = RELEVANCE.replace("item_id bigint", "item_id string")
-    return evaluate(
-        spark.read.schema(scores).parquet(str(folder / "scores")),
-        spark.read.schema(relevance).parquet(str(folder / "relevance")),
-        protocol=Protocol(cutoffs=(10,), **settings),
-    ).profile()
 
 
 @pytest.mark.parametrize(("depth", "cut_on_the_way"), [(1, True), (1000, True), (1001, False)])
 def test_lists_are_cut_on_the_way_up_to_a_depth_of_a_thousand(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], depth: int, cut_on_the_way: bool
 ) -> None:
-    plan = plan_of(profile(spark, folder, cutoffs=(1,), depth=depth), capsys)
+    plan = plan_of(chain(spark, folder, cutoffs=(1,), depth=depth).profile, capsys)
     assert (limits(plan, folder / "scores") > 0) is cut_on_the_way
     assert_one_scan_and_one_shuffle(plan, folder / "scores")
 
@@ -250,7 +258,7 @@ def test_lists_are_cut_on_the_way_up_to_a_depth_of_a_thousand(
 def test_no_column_is_read_that_is_not_needed(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], tie_break: str, order: str
 ) -> None:
-    plan = plan_of(profile(spark, folder, tie_break=tie_break), capsys)
+    plan = plan_of(chain(spark, folder, tie_break=tie_break).profile, capsys)
     (scan,) = scans(plan, folder / "scores")
     assert f"ReadSchema: struct<run_id:string,query_id:bigint,item_id:bigint,{order}>" in scan.detail
     for scan in scans(plan, folder / "relevance"):
@@ -261,11 +269,7 @@ def test_no_column_is_read_that_is_not_needed(
 def test_the_per_query_table_reads_scores_once_and_the_names_of_runs_once_more(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], columns: str, read: list[str]
 ) -> None:
-    evaluation = evaluate(
-        spark.read.schema(columns).parquet(str(folder / "scores")),
-        spark.read.schema(RELEVANCE).parquet(str(folder / "relevance")),
-    )
-    plan = plan_of(evaluation.per_query(), capsys)
+    plan = plan_of(chain(spark, folder, scores=columns).per_query, capsys)
     schemas = [re.findall(r"ReadSchema: (\S+)", scan.detail)[0] for scan in scans(plan, folder / "scores")]
     assert sorted(schema for schema in schemas if "score" not in schema) == read
     assert len(schemas) == 1 + len(read)
@@ -282,7 +286,7 @@ def test_the_rules_see_scores_that_are_shuffled_again(
     large = spark.newSession()
     large.conf.set("spark.sql.autoBroadcastJoinThreshold", -1)
     monkeypatch.setattr(ClassicDataFrame, "repartition", lambda frame, *_: frame)
-    plan = plan_of(profile(large, folder), capsys)
+    plan = plan_of(chain(large, folder).profile, capsys)
     with pytest.raises(AssertionError, match="run_id"):
         assert_one_scan_and_one_shuffle(plan, folder / "scores")
 
