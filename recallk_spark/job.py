@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -151,16 +151,14 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
         if config.per_query:
             step("per-query table")
             _write(stored.per_query.select(*PER_QUERY.names), attempt, "per_query")
-        counts = run_counts(stored, rows)
-        for run in _empty_runs(config, tables, counts):
-            counts.setdefault(run, {})
+        report = _report(stored, rows)
+        counts = {**{run: {} for run in _empty_runs(config, tables, report)}, **report.counts}
         _write(_protocol_rows(spark, stored, tables, counts), attempt, "protocol")
         step("publishing")
         attempt.commit(dict.fromkeys(counts, _manifest(config, tables)))
         stale = attempt.stale_runs(counts)
         if config.replace_day and stale:
             attempt.retire(stale)
-    report = _report(stored, rows)
     if stale and not config.replace_day:
         kept = f"published runs no longer in the input: {', '.join(stale)}; --replace-day retires them"
         report = replace(report, warnings=(*report.warnings, kept))
@@ -209,9 +207,9 @@ def _report(chain: Chain, rows: Sequence[Row]) -> Report:
     return Report.of(rows, protocol=chain.protocol, counts=counts, warnings=warnings(chain, rows))
 
 
-def _empty_runs(config: JobConfig, tables: Tables, counts: dict[str, Any]) -> list[str]:
+def _empty_runs(config: JobConfig, tables: Tables, report: Report) -> list[str]:
     """The runs that a day without score rows stands for: those named by options, else those published of that day."""
-    if counts:
+    if report.counts:
         return []
     named = [source.label for source in tables.scores if source.label]
     if config.run_id:
@@ -219,7 +217,9 @@ def _empty_runs(config: JobConfig, tables: Tables, counts: dict[str, Any]) -> li
     return named or [item.run_id for item in published(str(config.output)) if item.ds == tables.ds]
 
 
-def _protocol_rows(spark: SparkSession, chain: Chain, tables: Tables, counts: dict[str, dict[str, int]]) -> DataFrame:
+def _protocol_rows(
+    spark: SparkSession, chain: Chain, tables: Tables, counts: Mapping[str, Mapping[str, int]]
+) -> DataFrame:
     assert chain.watch is not None
     versions = {"recallk_spark": version("recallk-spark"), "spark": spark.version, "python": platform.python_version()}
     shared = {
@@ -231,7 +231,9 @@ def _protocol_rows(spark: SparkSession, chain: Chain, tables: Tables, counts: di
         "schema_version": SCHEMA_VERSION,
         "versions": _json(versions),
     }
-    rows = [{RUN: run, "counts": _json({RELEVANCE_SET_ALL: counted}), **shared} for run, counted in counts.items()]
+    rows = [
+        {RUN: run, "counts": _json({RELEVANCE_SET_ALL: dict(counted)}), **shared} for run, counted in counts.items()
+    ]
     # through Arrow: a list of rows would start a Python worker
     table = pa.table({name: [row[name] for row in rows] for name in PROTOCOL.names})
     return spark.createDataFrame(table, PROTOCOL)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-COUNTS = ("queries", "queries_missing", "queries_no_relevant", "queries_unjudged", "queries_short")
 _WITH_INTERVAL = ("recall_macro", "recall_micro")
 _PLAIN = ("recall_capped_macro", "precision_macro", "f1_macro", "hit_rate", "mrr", "map", "ndcg", "judged_macro")
 MEASURES = (*_WITH_INTERVAL, *_PLAIN)
