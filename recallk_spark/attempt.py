@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from recallk_spark.errors import InputError, PublishError
 from recallk_spark.keys import Key, day_directory
 from recallk_spark.owners import new_attempt_id
@@ -90,6 +93,12 @@ class Attempt:
     def scratch_path(self, name: str) -> str:
         """Where Spark may write what is never published and goes with the attempt."""
         return self._store.spark_location(f"{self._directory}/{SCRATCH}/{_name(name)}")
+
+    def read_scratch(self, name: str, *, filters: Any = None) -> pa.Table:
+        """The rows of Parquet files that Spark wrote to `scratch_path(name)`; filters as pyarrow.parquet takes them."""
+        directory = f"{self._directory}/{SCRATCH}/{_name(name)}"
+        with storage_errors(f"read {directory} in {self._store.root}"):
+            return pq.read_table(self._store.location(directory), filesystem=self._store.filesystem, filters=filters)
 
     def commit(self, runs: Mapping[str, Mapping[str, Any]]) -> None:
         """Publishes every run of `runs`: run_id -> what its manifest says besides the files, as JSON-ready data.

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -190,7 +189,7 @@ def _write_profile(spark: SparkSession, chain: Chain, attempt: Attempt) -> list[
     stored = spark.read.schema(chain.profile.schema).parquet(path)
     _write(stored.select(*PROFILE.names), attempt, "profile")
     cutoffs = list(chain.protocol.cutoffs)
-    return [dict(row) for row in pq.read_table(path, filters=[("k", "in", cutoffs)]).to_pylist()]
+    return [dict(row) for row in attempt.read_scratch("profile", filters=[("k", "in", cutoffs)]).to_pylist()]
 
 
 def _rows_at(chain: Chain, cutoffs: Sequence[int]) -> list[Row]:

@@ -281,3 +281,14 @@ def test_a_missing_day_of_integer_ids_may_be_published_as_empty(spark: SparkSess
     command = ["evaluate", "--scores", f"A={scores}", "--relevance", labels, "--output", str(tmp_path / "out")]
     assert main([*command, "--ds", "2026-11-27", "--allow-empty"]) == 0
     assert [(found.ds, found.run_id) for found in published(str(tmp_path / "out"))] == [("2026-11-27", "A")]
+
+
+def test_a_path_may_hold_blanks_and_accents(
+    spark: SparkSession, tmp_path: Path, labels: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = put(tmp_path / "my données" / "run 1.parquet", query_id=["q1"], item_id=["a"], score=[1.0])
+    out = tmp_path / "mes résultats %20 été"
+    assert main(["evaluate", "--scores", run, "--relevance", labels, "--output", str(out)]) == 0, (
+        capsys.readouterr().err
+    )
+    assert recall(out, None, "run 1", k=1) == 0.25
