@@ -124,7 +124,7 @@ def conform_relevance(
 
     if queries is not None:
         relevance = _mark_listed(relevance, queries)
-    grade = F.col(GRADE).cast(DoubleType()) if GRADE in relevance.columns else F.lit(1.0)
+    grade = _grade(relevance)
     key = _key(("query", F.col(QUERY)), ("item", F.col(ITEM)))
     sound = _sound(relevance)
     infinite = grade.isin(float("inf"), float("-inf"))
@@ -146,7 +146,7 @@ def conform_relevance(
     return frame.select(
         _id(relevance, QUERY, guarded(QUERY)),
         _id(relevance, ITEM, guarded(ITEM)),
-        (guarded(GRADE).cast(DoubleType()) if GRADE in relevance.columns else F.lit(1.0)).alias(GRADE),
+        _grade(relevance, guarded(GRADE)).alias(GRADE),
         (F.col(LISTED) if queries is not None else F.lit(True)).alias(LISTED),
     )
 
@@ -247,6 +247,16 @@ def _invalid(scores: DataFrame) -> Column:
     score = F.col(SCORE)
     floating = isinstance(scores.schema[SCORE].dataType, DoubleType | FloatType)
     return score.isNull() | F.isnan(score) if floating else score.isNull()
+
+
+def _grade(relevance: DataFrame, column: Column | None = None) -> Column:
+    """The grade as double, 1 where the table has none; a single-precision 0.7 is 0.7, not 0.699999988."""
+    if GRADE not in relevance.columns:
+        return F.lit(1.0)
+    grade = F.col(GRADE) if column is None else column
+    if isinstance(relevance.schema[GRADE].dataType, FloatType):
+        grade = grade.cast("string")
+    return grade.cast(DoubleType())
 
 
 def _order_value(scores: DataFrame, name: str, column: Column, protocol: Protocol) -> Column:

@@ -104,7 +104,7 @@ def evaluate(
         raise UsageError("slices are columns of the list of queries; give queries=")
     if isinstance(slices, str):
         raise UsageError(f"slices: a sequence of names, not the text '{slices}'")
-    evaluation = Evaluation(Inputs(scores, relevance, queries, tuple(slices)), protocol or Protocol())
+    evaluation = Evaluation(Inputs(scores, relevance, queries, tuple(dict.fromkeys(slices))), protocol or Protocol())
     require_conforming(evaluation._chain())
     return evaluation
 

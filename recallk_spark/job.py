@@ -97,7 +97,7 @@ def open_chain(spark: SparkSession, config: JobConfig, *, every_repeat: bool = F
         if tables.queries
         else None
     )
-    inputs = Inputs(scores, relevance, queries, config.slices)
+    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(config.slices)))
     chain = Chain(inputs, config.protocol, watch=Watch(), every_repeat=every_repeat)
     require_conforming(chain)
     return chain

@@ -20,7 +20,7 @@ from tests import frames, oracle
 from tests.properties.generated import CHOICES, ITEMS, SCORES, Input, joined, protocols, some_inputs
 
 PACKS, INPUTS_PER_PACK = 10, 31
-WHOLES = 6
+WHOLES = 4
 COMPILED_PACKS = (0, 1)
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 SLICES = ("case", "case*land")

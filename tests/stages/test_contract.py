@@ -310,3 +310,16 @@ def test_the_digest_of_a_table_is_that_of_its_content_in_any_order(spark: SparkS
     assert digests["as it is"] == digests["another order"]
     assert len(set(digests.values())) == 4, digests
     assert all(len(digest) == 32 for digest in digests.values())
+
+
+def test_a_single_precision_grade_meets_the_level_that_is_written_like_it(spark: SparkSession) -> None:
+    labels = spark.sql("select 'q' query_id, 'a' item_id, float('0.7') grade")
+    grades = [row.grade for row in conform_relevance(labels, protocol=Protocol(min_grade=0.7)).collect()]
+    assert grades == [0.7]
+
+
+def test_a_slice_named_twice_is_one_slice(spark: SparkSession) -> None:
+    scores = spark.sql("select 'q' query_id, 'a' item_id, 1D score")
+    listed = spark.sql("select 'q' query_id, 'de' country")
+    evaluation = evaluate(scores, scores.drop("score"), queries=listed, slices=("country", "country"))
+    assert evaluation.per_query().first()["slices"] == {"country": "de"}
