@@ -35,6 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RecallkError as error:
         print(f"recallk: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        print("recallk: pyspark is not installed; pip install 'recallk-spark[spark]' brings it", file=sys.stderr)
+        return RecallkError.exit_code
     except KeyboardInterrupt:
         print("recallk: interrupted", file=sys.stderr)
         return INTERRUPTED

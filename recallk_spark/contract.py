@@ -179,7 +179,7 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
     ]
     content = F.xxhash64(QUERY, *(F.col(column).cast("string") for column in columns))
     frame, guarded = _apply(queries, "queries", checks, watch, counted={}, content=content)
-    return frame.select(_id(queries, QUERY, guarded(QUERY)), *(F.col(column) for column in columns))
+    return frame.select(_id(queries, QUERY, guarded(QUERY)), *(F.col(column) for column in columns if column != QUERY))
 
 
 def slice_columns(slices: Sequence[str]) -> tuple[str, ...]:

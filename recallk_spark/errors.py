@@ -90,6 +90,9 @@ class ContractError(InputError):
         head = "input refused: " if len(lines) == 1 else f"input refused, {len(lines)} faults:\n  - "
         super().__init__(head + "\n  - ".join(lines))
 
+    def __reduce__(self) -> tuple[type[ContractError], tuple[tuple[Fault, ...]]]:
+        return type(self), (self.faults,)
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' with the known word nearest to `word`, or the list of known words where none is near."""

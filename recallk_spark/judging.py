@@ -10,7 +10,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recallk_spark.contract import slice_columns
 from recallk_spark.policies import DuplicateRelevance, NoRelevant, UnjudgedQueries
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
@@ -169,20 +168,18 @@ def _number_hits(graded: DataFrame, protocol: Protocol) -> DataFrame:
 
 def _one_row_each(queries: DataFrame, *, slices: tuple[str, ...], refuse: bool) -> DataFrame:
     """One row per listed query with its slices; a query that is listed twice is refused."""
-    pairs = [part for name in slices for part in (F.lit(name), _slice_value(name))]
+    pairs = [part for name in dict.fromkeys(slices) for part in (F.lit(name), _slice_value(name))]
     named = F.create_map(*pairs) if pairs else _no_slices()
-    columns = slice_columns(slices)
     copies = F.count(F.lit(1))
-    grouped = queries.groupBy(QUERY).agg(*(F.min(column).alias(column) for column in columns), copies.alias("copies"))
     if refuse:
         message = "queries.query_id: duplicate query, a query is listed once (for example "
         refusal = F.raise_error(F.concat(F.lit(message), F.col(QUERY), F.lit(")")))
-        named = F.when(F.col("copies") > 1, refusal).otherwise(named)
-    return grouped.select(QUERY, named.alias("slices"), "copies")
+        named = F.when(copies > 1, refusal).otherwise(named)
+    return queries.groupBy(QUERY).agg(named.alias("slices"), copies.alias("copies"))
 
 
 def _slice_value(name: str) -> Column:
-    values = [F.coalesce(F.col(column).cast("string"), F.lit(NULL_SLICE)) for column in name.split("*")]
+    values = [F.coalesce(F.min(column).cast("string"), F.lit(NULL_SLICE)) for column in name.split("*")]
     return F.concat_ws("*", *values)
 
 

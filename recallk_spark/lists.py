@@ -62,11 +62,11 @@ def per_query(
     if protocol.missing_queries is MissingQueries.EXCLUDE:
         counted = counted & in_run
     if refuse and protocol.missing_queries is MissingQueries.ERROR:
-        in_run = _refuse(is_counted(protocol) & ~in_run, "missing query, and missing_queries = error", in_run)
+        rows = _refuse(rows, is_counted(protocol) & ~in_run, "missing query, and missing_queries = error")
     if refuse and protocol.short_lists is ShortLists.ERROR:
         short = counted & (retrieved < protocol.max_cutoff)
         message = f"list shorter than {protocol.max_cutoff}, and short_lists = error"
-        retrieved = _refuse(short, message, retrieved)
+        rows = _refuse(rows, short, message)
     return rows.select(
         RUN,
         F.lit(RELEVANCE_SET_ALL).alias("relevance_set"),
@@ -96,8 +96,9 @@ def is_counted(protocol: Protocol) -> Column:
     return F.expr(counted_text(protocol))
 
 
-def _refuse(at_fault: Column, message: str, column: Column) -> Column:
+def _refuse(rows: DataFrame, at_fault: Column, message: str) -> DataFrame:
+    """The rows, or the refusal where one is at fault: as a filter, which no choice of columns leaves out."""
     key = F.concat(
         F.lit(f"scores: {message} (for example run "), F.col(RUN), F.lit(", query "), F.col(QUERY), F.lit(")")
     )
-    return F.when(at_fault, F.raise_error(key)).otherwise(column)
+    return rows.where(F.when(at_fault, F.raise_error(key)).otherwise(True))

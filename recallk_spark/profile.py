@@ -236,6 +236,6 @@ def _refuse(measured: DataFrame, protocol: Protocol) -> DataFrame:
                 F.col(column),
                 F.lit(f"), and {setting} = error"),
             )
-            refused = F.when(where & (F.col(column) > 0), F.raise_error(text)).otherwise(F.col(column))
-            measured = measured.withColumn(column, refused)
+            # a filter, which no choice of columns leaves out
+            measured = measured.where(F.when(where & (F.col(column) > 0), F.raise_error(text)).otherwise(True))
     return measured

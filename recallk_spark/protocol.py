@@ -33,6 +33,7 @@ from recallk_spark.policies import (
 SPECIFICATION_VERSION = 1
 DEFAULT_CUTOFFS = (1, 5, 10, 20, 50, 100)
 MAX_DEPTH = 10_000
+TO_MAX_CUTOFF = -1  # a depth that was not given: the largest cutoff
 MAX_EXPONENTIAL_GRADE = 60  # 2^60 - 1 is the last gain whose sums over a list stay far from losing digits
 
 
@@ -76,7 +77,7 @@ class Protocol:
     """
 
     cutoffs: tuple[int, ...] = DEFAULT_CUTOFFS
-    depth: int = 0
+    depth: int = TO_MAX_CUTOFF
     min_grade: float = 1.0
     score_order: ScoreOrder = ScoreOrder.DESC
     score_precision: ScorePrecision = ScorePrecision.NATIVE
@@ -199,7 +200,7 @@ def _cutoffs(values: object) -> tuple[int, ...]:
 
 
 def _depth(value: object, cutoffs: tuple[int, ...]) -> int:
-    if value is None or (value == 0 and _is_integer(value)):
+    if value is None or (value == TO_MAX_CUTOFF and _is_integer(value)):
         return cutoffs[-1]
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DEPTH:
         raise ProtocolError(f"depth: an integer from 1 to {MAX_DEPTH}, not {value!r}")

@@ -39,12 +39,10 @@ def start(*, master: str | None, remote: str | None, conf: Mapping[str, str], de
     """The session a command runs in: the active one as it is, or a new one with the settings the job is best run with.
 
     Raises:
-        SparkError: pyspark or Java is missing or too old, or Spark does not start.
+        SparkError: Java is missing or too old, or Spark does not start.
     """
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line starts without Spark
-    except ImportError:
-        raise SparkError("pyspark is not installed; install it with: pip install 'recallk-spark[spark]'") from None
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line starts without Spark
+
     active = SparkSession.getActiveSession()
     if active is not None and not remote:
         return active

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import pytest
 
@@ -78,3 +79,9 @@ def test_a_refusal_carries_every_fault_by_table_and_column() -> None:
 def test_a_near_word_is_proposed_and_else_all_are_listed() -> None:
     assert did_you_mean("scroe", ["rank", "score"]) == "; did you mean 'score'?"
     assert did_you_mean("xyz", ["score", "rank"]) == "; known: rank, score"
+
+
+def test_a_contract_error_survives_pickling() -> None:
+    error = ContractError([Fault("scores", "score", "null score", 2, "query q1")])
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.faults, str(again)) == (error.faults, str(error))

@@ -292,3 +292,8 @@ def test_the_printed_protocol_names_what_is_not_the_default() -> None:
     assert str(Protocol()) == "grade>=1 depth=100 (other settings: default)"
     printed = str(Protocol(cutoffs=(5,), min_grade=0.5, tie_break="rank", short_lists="error", candidates="all"))
     assert printed == "grade>=0.5 depth=5 tie_break=rank short_lists=error candidates=all"
+
+
+def test_a_depth_of_zero_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="depth"):
+        Protocol(depth=0)
