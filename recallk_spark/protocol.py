@@ -33,7 +33,7 @@ from recallk_spark.policies import (
 SPECIFICATION_VERSION = 1
 DEFAULT_CUTOFFS = (1, 5, 10, 20, 50, 100)
 MAX_DEPTH = 10_000
-TO_MAX_CUTOFF = -1  # a depth that was not given: the largest cutoff
+TO_MAX_CUTOFF = -(2**31)  # a depth that was not given: the largest cutoff
 MAX_EXPONENTIAL_GRADE = 60  # 2^60 - 1 is the last gain whose sums over a list stay far from losing digits
 
 
