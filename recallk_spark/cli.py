@@ -198,6 +198,21 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
+class _Once(argparse.Action):
+    """An option with one value, which is not silently taken from the last of two."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice")
+        setattr(namespace, self.dest, values)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Every subcommand with its options; what is not given stays None, so that a lower level can give it."""
     parser = _Parser(
@@ -233,7 +248,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    def add(*names: str, action: str | type[argparse.Action] = _Once, **settings: Any) -> None:
+        parser.add_argument(*names, action=action, **settings)
+
     add("--scores", metavar="[NAME=]SPEC", action="append", help="scores; may be repeated. SPEC is [format:]location")
     add("--relevance", metavar="SPEC", help="relevance labels")
     add("--queries", metavar="SPEC", help="the list of queries to evaluate, with slice columns")

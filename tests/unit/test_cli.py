@@ -59,3 +59,8 @@ def test_java_17_and_later_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_output_that_is_a_table_is_refused_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--scores", "a.parquet", "--relevance", "b.parquet", "--output", "table:x"]) == 2
     assert "not to a catalog table" in capsys.readouterr().err
+
+
+def test_an_option_with_one_value_is_not_taken_from_the_last_of_two(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--scores", "a", "--relevance", "b", "--relevance", "c"]) == 2
+    assert "--relevance is given twice" in capsys.readouterr().err
