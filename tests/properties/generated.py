@@ -1,7 +1,7 @@
 """Seeded inputs full of what goes wrong: ties, repeats, gaps, empties, odd ids, odd scores, odd grades.
 
-Not hypothesis: a Spark job costs a second, so inputs are packed by the dozen into one job, and what such a
-pack needs is a plain generator with a seed. A failing test names the one input that differs.
+A Spark job costs a second, so inputs are packed by the dozen into one job, and what such a pack needs is a plain
+generator with a seed (`test_drawn_inputs` lets hypothesis draw). A failing test names the one input that differs.
 """
 
 from __future__ import annotations
