@@ -145,8 +145,9 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
         step("reading scores, ranking, judging")
         stored = _store_lists(spark, chain, attempt)
         step("profile")
-        rows = _write_profile(spark, stored, attempt)
+        profile, rows = _store_profile(spark, stored, attempt)
         require_sound(stored, rows, allow_empty=config.allow_empty)
+        _write(profile.select(*PROFILE.names), attempt, "profile")
         if config.per_query:
             step("per-query table")
             _write(stored.per_query.select(*PER_QUERY.names), attempt, "per_query")
@@ -182,14 +183,13 @@ def _store_lists(spark: SparkSession, chain: Chain, attempt: Attempt) -> Chain:
     return replace(chain, gathered=spark.read.schema(chain.lists.schema).parquet(path))
 
 
-def _write_profile(spark: SparkSession, chain: Chain, attempt: Attempt) -> list[Row]:
-    """Writes the profile, and gives back its rows at the cutoffs with the counts that are not published."""
+def _store_profile(spark: SparkSession, chain: Chain, attempt: Attempt) -> tuple[DataFrame, list[Row]]:
+    """The profile, stored, and its rows at the cutoffs, with the counts that are not published."""
     path = attempt.scratch_path("profile")
     chain.profile.write.parquet(path)
-    stored = spark.read.schema(chain.profile.schema).parquet(path)
-    _write(stored.select(*PROFILE.names), attempt, "profile")
-    cutoffs = list(chain.protocol.cutoffs)
-    return [dict(row) for row in attempt.read_scratch("profile", filters=[("k", "in", cutoffs)]).to_pylist()]
+    filters = [("k", "in", list(chain.protocol.cutoffs))]
+    rows: list[Row] = [dict(row) for row in attempt.read_scratch("profile", filters=filters).to_pylist()]
+    return spark.read.schema(chain.profile.schema).parquet(path), rows
 
 
 def _rows_at(chain: Chain, cutoffs: Sequence[int]) -> list[Row]:

@@ -146,6 +146,7 @@ CASES = {
     "short lists refused": Bad(
         3, ("shorter than 5",), options=("--cutoffs", "5", "--set", "protocol.short_lists=error")
     ),
+    "runs without a name": Bad(3, ("scores.run_id", "2 at fault"), scores=changed(SCORES, run_id=["r", None, ""])),
     "run named twice": Bad(3, ("run_id",), scores=changed(SCORES, run_id=["r", "r", "r"]), options=("--run-id", "x")),
 }
 
