@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from recallk_spark.config import JobConfig, resolve
-from recallk_spark.errors import RecallkError, UsageError
+from recallk_spark.errors import ContractError, RecallkError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,6 @@ def _run(config: JobConfig) -> Report:
 
 
 def _validate(options: dict[str, Any]) -> int:
-    from recallk_spark.errors import ContractError  # noqa: PLC0415
     from recallk_spark.job import Tables, open_chain, validate  # noqa: PLC0415
     from recallk_spark.report import counts_line  # noqa: PLC0415
     from recallk_spark.session import spark_errors, time_limit  # noqa: PLC0415

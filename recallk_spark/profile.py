@@ -203,39 +203,16 @@ def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
 
 def _refuse(measured: DataFrame, protocol: Protocol) -> DataFrame:
     """A refusal in place of a count that the protocol does not allow."""
-    at_max_cutoff = F.col("k") == protocol.max_cutoff
+    everywhere, at_max_cutoff = F.lit(True), F.col("k") == protocol.max_cutoff
     rules = [
-        (
-            protocol.missing_queries is MissingQueries.ERROR,
-            "queries_missing",
-            F.lit(True),
-            "missing queries",
-            "missing_queries",
-        ),
-        (
-            protocol.unjudged_queries is UnjudgedQueries.ERROR,
-            "queries_unjudged",
-            F.lit(True),
-            "unjudged queries",
-            "unjudged_queries",
-        ),
-        (
-            protocol.short_lists is ShortLists.ERROR,
-            "queries_short",
-            at_max_cutoff,
-            "short lists",
-            "short_lists",
-        ),
+        ("missing_queries", protocol.missing_queries is MissingQueries.ERROR, "queries_missing", everywhere),
+        ("unjudged_queries", protocol.unjudged_queries is UnjudgedQueries.ERROR, "queries_unjudged", everywhere),
+        ("short_lists", protocol.short_lists is ShortLists.ERROR, "queries_short", at_max_cutoff),
     ]
-    for active, column, where, what, setting in rules:
+    for setting, active, column, where in rules:
         if active:
-            text = F.concat(
-                F.lit("run "),
-                F.col(RUN),
-                F.lit(f": {what} ("),
-                F.col(column),
-                F.lit(f"), and {setting} = error"),
-            )
+            what = F.lit(f": {setting.replace('_', ' ')} (")
+            text = F.concat(F.lit("run "), F.col(RUN), what, F.col(column), F.lit(f"), and {setting} = error"))
             # a filter, which no choice of columns leaves out
             measured = measured.where(F.when(where & (F.col(column) > 0), F.raise_error(text)).otherwise(True))
     return measured
