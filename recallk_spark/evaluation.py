@@ -45,6 +45,7 @@ class Evaluation:
     def per_query(self) -> DataFrame:
         """One row per run and evaluated query, missing ones included: columns of schema.PER_QUERY.
 
+        `num_relevant` and `counted` are those of the lowest min_grade.
         Where a column of the scores tells the runs, that column alone is read once more for their names.
         """
         return self._chain().per_query.select(*PER_QUERY.names)
@@ -56,11 +57,16 @@ class Evaluation:
 
     @property
     def judged(self) -> DataFrame:
-        """One row per result within depth, with its grade, hit number and |R|: columns of schema.JUDGED."""
+        """One row per result within depth, with its grade, hit number and |R|: columns of schema.JUDGED.
+
+        Hit number and |R| are those of the lowest min_grade.
+        """
         return self._chain().judged.select(*JUDGED.names)
 
     def report(self) -> Report:
         """Reads the input once and collects what a person wants to see: the profile, the counts, the protocol.
+
+        The counts of a run are those of the lowest min_grade.
 
         Raises:
             ContractError: naming every fault of the input.
@@ -115,8 +121,8 @@ def audit(
     """Reads the input once and reports everything that is wrong with it, or how much of what was counted.
 
     Returns:
-        The counts of each run by name: queries, missing, unjudged, no relevant, short lists, repeats within depth
-        (of every item, judged or not), repeated and conflicting labels, invalid scores, ...
+        The counts of each run by name, at the lowest min_grade: queries, missing, unjudged, no relevant, short lists,
+        repeats within depth (of every item, judged or not), repeated and conflicting labels, invalid scores, ...
 
     Raises:
         ContractError: naming every fault.
@@ -152,7 +158,10 @@ def require_conforming(chain: Chain) -> None:
 
 
 def run_counts(chain: Chain, profile: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """The counts of each run: those of the profile at the largest cutoff, of the contract, and of what was repaired."""
+    """The counts of each run: those of the profile, of the contract, and of what was repaired.
+
+    They are read at the largest cutoff and the lowest min_grade.
+    """
     names = ("queries", "queries_missing", "queries_no_relevant", "queries_unjudged", "queries_short", *RUN_COUNTS)
     shared = {} if chain.watch is None else chain.watch.repairs()
     totals = total_rows(profile, chain.protocol)

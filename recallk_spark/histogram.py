@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from recallk_spark.judging import NUM_RELEVANT_EACH
 from recallk_spark.lists import counted_text
 from recallk_spark.policies import Gain
 from recallk_spark.protocol import Protocol
@@ -18,12 +19,13 @@ from recallk_spark.schema import QUERY, RANK, RUN, TOTAL
 
 NUM_RELEVANT = "num_relevant"
 SLICE = ("slice", "slice_value")
+PLACE = "min_grade_place"  # of a min_grade among those of the protocol, from 0
 NDCG_TYPE = "decimal(38,15)"
 
-# one row is one run, slice, |R| and rank; counts over the counted queries of the run with that |R|:
+# one row is one run, min_grade, slice, |R| and rank; counts over the counted queries of the run with that |R|:
 #   hits, first_hits (those with running number 1), hit_numbers (sum of running numbers), judged (judged items),
 #   lists (lists that end here; lists of length 0 end at rank 0), ndcg (sum of nDCG at this cutoff).
-# The one row with |R| = 0 and rank 0 holds, besides, the counts over whole queries of the run:
+# The one row of each min_grade with |R| = 0 and rank 0 holds, besides, the counts over whole queries of the run:
 #   queries (counted), queries_in_run (evaluated), queries_unjudged, run_unlisted (not on the list of queries),
 #   repeats, results (rows of their lists), judged_results
 RANK_COUNTS = ("hits", "first_hits", "hit_numbers", "judged", "lists")
@@ -37,7 +39,7 @@ QUERY_COUNTS = (
     "judged_results",
 )
 
-# one row is one slice and |R|, whatever the run: judged queries that count if they are in the run or missing
+# one row is one min_grade, slice and |R|, whatever the run: judged queries that count if they are in the run or missing
 # queries count (population), judged queries without relevant items, labelled queries that are not listed, repeats
 # among labels and listed queries
 POPULATION_COUNTS = (
@@ -50,8 +52,23 @@ POPULATION_COUNTS = (
 )
 
 
+def grade_key(protocol: Protocol) -> tuple[str, ...]:
+    """The column that tells the min_grades apart, where there are several.
+
+    Rows grouped by a double or by a constant are aggregated once more than they need be; so a place stands for a
+    min_grade, and nothing for the only one.
+    """
+    return (PLACE,) if len(protocol.min_grades) > 1 else ()
+
+
+def min_grade_text(protocol: Protocol) -> str:
+    """The min_grade of a row: SQL over grade_key()."""
+    grades = [f"{grade!r}D" for grade in protocol.min_grades]
+    return grades[0] if len(grades) == 1 else f"get(array({', '.join(grades)}), {PLACE})"
+
+
 def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, queries_given: bool) -> DataFrame:
-    """The counts behind every measure: run_id, slice, slice_value, num_relevant, rank, RANK_COUNTS, ndcg, QUERY_COUNTS.
+    """The counts behind every measure: run_id, grade_key(), SLICE, num_relevant, rank, RANK_COUNTS, ndcg, QUERY_COUNTS.
 
     Args:
         lists: LISTS.
@@ -59,9 +76,12 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         protocol: min_grade, no_relevant, gain and cutoffs are read here.
         queries_given: whether a list of queries decides which queries exist.
     """
-    known = lists.join(topics.select(QUERY, "listed", NUM_RELEVANT, "ideal_grades", "slices"), on=QUERY, how="left")
-    rows = known.selectExpr(
+    needed = topics.select(QUERY, "listed", NUM_RELEVANT, NUM_RELEVANT_EACH, "ideal_grades", "slices")
+    known = lists.join(needed, on=QUERY, how="left")
+    grade = grade_key(protocol)
+    rows = _at_each_min_grade(known, protocol).selectExpr(
         RUN,
+        *grade,
         f"{_SLICES} as slice",
         f"coalesce({NUM_RELEVANT}, 0) as {NUM_RELEVANT}",
         "coalesce(listed, false) as evaluated",
@@ -73,8 +93,10 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         "coalesce(ideal_grades, cast(array() as array<double>)) as ideal_grades",
         REPEATS,
     )
-    entries = rows.selectExpr(RUN, "explode(slice) as slice", f"{_entries(protocol)} as entries")
-    flat = entries.selectExpr(RUN, "slice.*", "explode(entries) as entry").select(RUN, *SLICE, "entry.*")
+    entries = rows.selectExpr(RUN, *grade, "explode(slice) as slice", f"{_entries(protocol)} as entries")
+    flat = entries.selectExpr(RUN, *grade, "slice.*", "explode(entries) as entry").select(
+        RUN, *grade, *SLICE, "entry.*"
+    )
     counts = {
         "hits": "count(hit_number)",
         "first_hits": "count_if(hit_number = 1)",
@@ -84,19 +106,22 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         "ndcg": f"cast(sum(ndcg) as {NDCG_TYPE})",
         **{name: f"coalesce(sum(query.{name}), 0)" for name in QUERY_COUNTS},
     }
-    return flat.groupBy(RUN, *SLICE, NUM_RELEVANT, RANK).agg(
+    return flat.groupBy(RUN, *grade, *SLICE, NUM_RELEVANT, RANK).agg(
         *(F.expr(f"{count} as {name}") for name, count in counts.items())
     )
 
 
 def population(topics: DataFrame, *, protocol: Protocol) -> DataFrame:
-    """How many judged queries there are, whatever the runs: slice, slice_value, num_relevant, POPULATION_COUNTS.
+    """How many judged queries there are, whatever the runs: grade_key(), SLICE, num_relevant, POPULATION_COUNTS.
 
     Args:
         topics: TOPICS.
-        protocol: no_relevant is read here.
+        protocol: min_grade and no_relevant are read here.
     """
-    members = topics.selectExpr(
+    grade = grade_key(protocol)
+    at_each = _at_each_min_grade(topics, protocol)
+    members = at_each.selectExpr(
+        *grade,
         f"explode({_SLICES}) as slice",
         f"if(listed, {NUM_RELEVANT}, 0) as {NUM_RELEVANT}",
         f"bigint(listed and {counted_text(protocol)}) as population",
@@ -105,8 +130,18 @@ def population(topics: DataFrame, *, protocol: Protocol) -> DataFrame:
         "if(listed, repeated_labels, 0) as repeated_labels",
         "if(listed, conflicting_labels, 0) as conflicting_labels",
         "greatest(copies - 1, 0) as repeated_queries",
-    ).select("slice.*", NUM_RELEVANT, *POPULATION_COUNTS)
-    return members.groupBy(*SLICE, NUM_RELEVANT).agg(*(F.expr(f"sum({name}) as {name}") for name in POPULATION_COUNTS))
+    ).select(*grade, "slice.*", NUM_RELEVANT, *POPULATION_COUNTS)
+    return members.groupBy(*grade, *SLICE, NUM_RELEVANT).agg(
+        *(F.expr(f"sum({name}) as {name}") for name in POPULATION_COUNTS)
+    )
+
+
+def _at_each_min_grade(rows: DataFrame, protocol: Protocol) -> DataFrame:
+    """The rows once for each min_grade, num_relevant being |R| at that one; 0 where a query has no labels."""
+    if not grade_key(protocol):
+        return rows
+    each = f"coalesce({NUM_RELEVANT_EACH}, array_repeat(0, {len(protocol.min_grades)}))"
+    return rows.drop(NUM_RELEVANT).selectExpr("*", f"posexplode({each}) as ({PLACE}, {NUM_RELEVANT})")
 
 
 # The slices of a query, the total first, as an array of (slice, slice_value)
@@ -119,7 +154,7 @@ _SLICES = (
 
 def _entries(protocol: Protocol) -> str:
     """What one list adds to the histogram: itself as a query and, when counted, its results, its end and its nDCG."""
-    relevant = f"result.grades >= {protocol.min_grade!r}D"
+    relevant = f"result.grades >= {min_grade_text(protocol)}"
     hit = _entry("hit.ranks", hit_number="place + 1", judged=1)
     other = _entry("other.ranks", judged=1)
     cutoffs = ", ".join(map(str, protocol.cutoffs))

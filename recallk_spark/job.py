@@ -166,7 +166,10 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
 
 
 def as_json(report: Report) -> str:
-    """The result of an evaluation as one JSON object: protocol, fingerprint, counts, profile at the cutoffs."""
+    """The result of an evaluation as one JSON object: protocol, fingerprint, counts, profile at the cutoffs.
+
+    The profile has the rows of every min_grade, the counts are those of the lowest.
+    """
     content = {
         "protocol": report.protocol.settings(),
         "fingerprint": report.protocol.fingerprint,

@@ -11,18 +11,22 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recallk_spark.policies import DuplicateRelevance, NoRelevant, UnjudgedQueries
-from recallk_spark.protocol import Protocol
+from recallk_spark.protocol import Protocol, grade_text
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import GRADE, ITEM, JUDGED, LISTED, NULL_SLICE, QUERY, RANK, RUN
 
+NUM_RELEVANT_EACH = "num_relevant_each"
+
 # one row is one query with labels: its judged items (grade >= 0) and their grades side by side; how many items are
-# relevant, and how many have a label of any grade; all its positive grades, best first, cut at depth; how many labels
-# repeat another one, and how many items have repeats that disagree
+# relevant at the lowest min_grade, at each of them by ascending min_grade, and how many have a label of any grade; all
+# its positive grades, best first, cut at depth; how many labels repeat another one, and how many items have repeats
+# that disagree
 LABELS = (
     QUERY,
     "items",
     "grades",
     "num_relevant",
+    NUM_RELEVANT_EACH,
     "num_judged",
     "ideal_grades",
     "repeated_labels",
@@ -55,11 +59,13 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         )
     )
     judged = F.col(GRADE) >= 0
+    relevant = [F.count_if(F.col(GRADE) >= min_grade).cast("int") for min_grade in protocol.min_grades]
     # best grade first, then item: the same arrays whatever the order of rows was
     label = F.when(judged, F.struct((-F.col(GRADE)).alias("descending"), ITEM, GRADE))
     gathered = pairs.groupBy(QUERY).agg(
         F.sort_array(F.collect_list(label)).alias("labels"),
-        F.count_if(F.col(GRADE) >= protocol.min_grade).cast("int").alias("num_relevant"),
+        relevant[0].alias("num_relevant"),
+        F.array(*relevant).alias(NUM_RELEVANT_EACH),
         F.count(F.lit(1)).cast("int").alias("num_judged"),
         F.sum("repeats").alias("repeated_labels"),
         F.count_if("conflict").alias("conflicting_labels"),
@@ -70,6 +76,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         F.col("labels.item_id").alias("items"),
         F.col("labels.grade").alias("grades"),
         "num_relevant",
+        NUM_RELEVANT_EACH,
         "num_judged",
         F.slice(positive, 1, protocol.depth).alias("ideal_grades"),
         "repeated_labels",
@@ -94,8 +101,9 @@ def topics(
         labels: LABELS.
         queries: conformed queries, or None.
         slices: slice names over columns of `queries`; 'a*b' is a cross.
-        protocol: no_relevant is read here.
-        refuse: whether a repeated query, or a query at odds with `no_relevant = error`, stops the job.
+        protocol: no_relevant and min_grade are read here.
+        refuse: whether a repeated query, or a query at odds with `no_relevant = error` at any min_grade, stops the
+            job.
     """
     labelled = labels.select(QUERY, *LABELS[3:])
     if queries is None:
@@ -112,6 +120,7 @@ def topics(
             F.coalesce("listed", F.lit(False)).alias("listed"),
             F.coalesce("copies", F.lit(0)).cast("bigint").alias("copies"),
             F.coalesce("num_relevant", F.lit(0)).alias("num_relevant"),
+            F.coalesce(NUM_RELEVANT_EACH, F.array(*[F.lit(0)] * len(protocol.min_grades))).alias(NUM_RELEVANT_EACH),
             F.coalesce("num_judged", F.lit(0)).alias("num_judged"),
             F.coalesce("ideal_grades", F.array().cast("array<double>")).alias("ideal_grades"),
             F.coalesce("repeated_labels", F.lit(0)).cast("bigint").alias("repeated_labels"),
@@ -119,11 +128,23 @@ def topics(
             F.coalesce("slices", _no_slices()).alias("slices"),
         )
     if protocol.no_relevant is NoRelevant.ERROR and refuse:
-        message = "relevance: query with no relevant item, and no_relevant = error (for example query "
+        message = f"relevance: query {no_relevant_words(protocol)} (for example query "
         refusal = F.raise_error(F.concat(F.lit(message), F.col(QUERY), F.lit(")")))
-        at_fault = F.col("listed") & (F.col("num_relevant") == 0)
-        everything = everything.withColumn("num_relevant", F.when(at_fault, refusal).otherwise(F.col("num_relevant")))
+        at_fault = F.expr(has_no_relevant(protocol))
+        for column in ("num_relevant", NUM_RELEVANT_EACH):  # whichever is read carries the refusal
+            everything = everything.withColumn(column, F.when(at_fault, refusal).otherwise(F.col(column)))
     return everything.select(*TOPICS)
+
+
+def has_no_relevant(protocol: Protocol) -> str:
+    """Whether a judged query has no relevant item at some min_grade, so at the highest: SQL over TOPICS."""
+    return f"listed and get({NUM_RELEVANT_EACH}, {len(protocol.min_grades) - 1}) = 0"
+
+
+def no_relevant_words(protocol: Protocol) -> str:
+    """What such a query is refused for."""
+    where = f" at min_grade {grade_text(protocol.min_grades[-1])}" if len(protocol.min_grades) > 1 else ""
+    return f"with no relevant item{where}, and no_relevant = error"
 
 
 def judge(
@@ -135,6 +156,8 @@ def judge(
     refuse: bool = True,
 ) -> DataFrame:
     """The ranked results with their labels: JUDGED columns and `repeats`. No result is lost or added.
+
+    hit_number and num_relevant are those of the lowest min_grade.
 
     Args:
         ranked: RANKED and `repeats`.
@@ -160,7 +183,7 @@ def _number_hits(graded: DataFrame, protocol: Protocol) -> DataFrame:
     by_rank = F.col(RANK).asc_nulls_last()
     copy = F.row_number().over(Window.partitionBy(QUERY, RUN, ITEM).orderBy(by_rank))
     so_far = Window.partitionBy(QUERY, RUN).orderBy(by_rank).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    hit = (F.col(GRADE) >= protocol.min_grade) & (F.col("copy") == 1)
+    hit = (F.col(GRADE) >= protocol.min_grades[0]) & (F.col("copy") == 1)
     return graded.withColumn("copy", copy).withColumn(
         "hit_number", F.when(hit, F.count_if(hit).over(so_far)).cast("int")
     )

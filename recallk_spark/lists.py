@@ -45,7 +45,8 @@ def per_query(
 ) -> DataFrame:
     """One row per run and evaluated query, queries missing from the run included: PER_QUERY columns.
 
-    Every measure at every k follows from a row: a hit is a rank whose grade is at least min_grade.
+    Every measure at every k follows from a row: a hit is a rank whose grade is at least min_grade. `num_relevant` and
+    `counted` are those of the lowest min_grade: a query that is missing or short at a higher one is so there too.
 
     Args:
         lists: LISTS.

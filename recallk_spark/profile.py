@@ -11,19 +11,26 @@ from pyspark.sql import functions as F
 
 from recallk_spark.histogram import (
     NUM_RELEVANT,
+    PLACE,
     POPULATION_COUNTS,
     QUERY_COUNTS,
     RANK_COUNTS,
     SLICE,
+    grade_key,
+    min_grade_text,
 )
 from recallk_spark.policies import MissingQueries, NoRelevant, ShortLists, UnjudgedQueries
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
-from recallk_spark.schema import PROFILE, RANK, RELEVANCE_SET_ALL, RUN, TOTAL
+from recallk_spark.schema import MIN_GRADE, PROFILE, RANK, RELEVANCE_SET_ALL, RUN, TOTAL
 from recallk_spark.uncertainty import interval, standard_error_macro, standard_error_micro
 
-_MEMBER_COUNTS = ",".join(f"{name}:bigint" for name in POPULATION_COUNTS)
-_MEMBER = f"struct<slice:string,slice_value:string,{NUM_RELEVANT}:int,{_MEMBER_COUNTS}>"
+_MEMBER_TYPES = {
+    PLACE: "int",
+    **dict.fromkeys(SLICE, "string"),
+    NUM_RELEVANT: "int",
+    **dict.fromkeys(POPULATION_COUNTS, "bigint"),
+}
 
 _AT_RANK = ("first_hits", "judged", "lists", "ndcg", *QUERY_COUNTS, *POPULATION_COUNTS)
 
@@ -41,31 +48,40 @@ RUN_COUNTS = (
 
 
 def profile(histogram: DataFrame, population: DataFrame, *, protocol: Protocol, refuse: bool = True) -> DataFrame:
-    """The recall-vs-depth profile: one row per run, slice and k = 1..depth; PROFILE columns, then RUN_COUNTS.
+    """The recall-vs-depth profile: one row per run, min_grade, slice and k = 1..depth.
+
+    PROFILE columns, then RUN_COUNTS.
 
     Args:
         histogram: counts of the runs.
         population: counts of the judged queries.
-        protocol: every setting about queries, the cutoffs and depth are read here.
+        protocol: every setting about queries, min_grade, the cutoffs and depth are read here.
         refuse: whether a count at odds with an `error` policy stops the job.
     """
-    curves = _curves(_with_population(histogram, population), protocol=protocol)
-    sums = _running_totals(_by_depth(curves, protocol))
+    curves = _curves(_with_population(histogram, population, protocol), protocol=protocol)
+    sums = _running_totals(_by_depth(curves, protocol), protocol)
     measured = _measures(sums, protocol)
     if refuse:
         measured = _refuse(measured, protocol)
     return measured.where("k >= 1").select(*PROFILE.names, *RUN_COUNTS)
 
 
-def _with_population(histogram: DataFrame, population: DataFrame) -> DataFrame:
+def _curve(protocol: Protocol) -> tuple[str, ...]:
+    """The columns that tell one curve over k from another."""
+    return (RUN, *grade_key(protocol), *SLICE)
+
+
+def _with_population(histogram: DataFrame, population: DataFrame, protocol: Protocol) -> DataFrame:
     """The histogram of each run, and the whole population at its rank 0, slices without a query in the run included.
 
     The population does not depend on the run: it is one small row that the row of a run's whole queries takes along.
     """
-    keys = (*SLICE, NUM_RELEVANT)
+    grade = grade_key(protocol)
+    keys = (*grade, *SLICE, NUM_RELEVANT)
     everyone = population.agg(F.collect_list(F.struct(*keys, *POPULATION_COUNTS)).alias("everyone"))
-    of_run = f"slice = '{TOTAL}' and {NUM_RELEVANT} = 0 and rank = 0"
-    own = f"array(cast(null as {_MEMBER}))"
+    of_run = " and ".join([f"slice = '{TOTAL}'", *(f"{name} = 0" for name in (*grade, NUM_RELEVANT, RANK))])
+    fields = ",".join(f"{name}:{_MEMBER_TYPES[name]}" for name in (*keys, *POPULATION_COUNTS))
+    own = f"array(cast(null as struct<{fields}>))"
     both = histogram.join(F.broadcast(everyone), how="cross").selectExpr(
         "*", f"explode(if({of_run}, concat({own}, everyone), {own})) as member"
     )
@@ -76,15 +92,15 @@ def _with_population(histogram: DataFrame, population: DataFrame) -> DataFrame:
         "if(member is null, ndcg, null) as ndcg",
         *(f"coalesce(member.{name}, 0) as {name}" for name in POPULATION_COUNTS),
     )
-    return rows.repartition(RUN, *SLICE)  # all that follows stays within one run and slice: no further exchange
+    return rows.repartition(*_curve(protocol))  # all that follows stays within one curve: no further exchange
 
 
 def _curves(histogram: DataFrame, *, protocol: Protocol) -> DataFrame:
-    """One row per run, slice, |R| and k from 0: hits and running numbers so far (h, s), sum of s/r (m), queries (n).
+    """One row per curve, |R| and k from 0: hits and running numbers so far (h, s), sum of s/r (m), queries (n).
 
     Counts that belong to one rank (first hits, judged items, list ends, nDCG, whole queries) stand at k = rank only.
     """
-    group = f"partition by {RUN}, {', '.join(SLICE)}, {NUM_RELEVANT}"
+    group = f"partition by {', '.join(_curve(protocol))}, {NUM_RELEVANT}"
     so_far = f"over ({group} order by rank rows between unbounded preceding and current row)"
     counted = "lists" if protocol.missing_queries is MissingQueries.EXCLUDE else "population"
     steps = histogram.selectExpr(
@@ -96,8 +112,7 @@ def _curves(histogram: DataFrame, *, protocol: Protocol) -> DataFrame:
         f"lead(rank, 1, {protocol.depth + 1}) over ({group} order by rank) as next_rank",
     )
     return steps.selectExpr("*", "explode(sequence(rank, greatest(rank, next_rank - 1))) as k").selectExpr(
-        RUN,
-        *SLICE,
+        *_curve(protocol),
         NUM_RELEVANT,
         "k",
         "h",
@@ -109,7 +124,7 @@ def _curves(histogram: DataFrame, *, protocol: Protocol) -> DataFrame:
 
 
 def _by_depth(curves: DataFrame, protocol: Protocol) -> DataFrame:
-    """One row per run, slice and k: sums over |R|, integers as they are, quotients by ascending |R|."""
+    """One row per curve and k: sums over |R|, integers as they are, quotients by ascending |R|."""
     group = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
     sums = {
         "groups": f"sort_array(collect_list(if(n > 0, {group}, null)))",
@@ -118,7 +133,7 @@ def _by_depth(curves: DataFrame, protocol: Protocol) -> DataFrame:
         "hits": "sum(h)",
         **{name: f"coalesce(sum({name}), 0)" for name in _AT_RANK},
     }
-    gathered = curves.groupBy(RUN, *SLICE, "k").agg(*(F.expr(f"{text} as {name}") for name, text in sums.items()))
+    gathered = curves.groupBy(*_curve(protocol), "k").agg(*(F.expr(f"{text} as {name}") for name, text in sums.items()))
     return gathered.selectExpr("*", f"{_sums(protocol)} as sums")
 
 
@@ -136,13 +151,12 @@ def _sums(protocol: Protocol) -> str:
     return f"aggregate(groups, struct({zero}), (so_far, g) -> struct({step}))"
 
 
-def _running_totals(by_depth: DataFrame) -> DataFrame:
+def _running_totals(by_depth: DataFrame, protocol: Protocol) -> DataFrame:
     """Counts that stand at one rank become counts up to k; whole-query counts (rank 0) become the same at every k."""
-    window = f"partition by {RUN}, {', '.join(SLICE)} order by k rows between unbounded preceding and"
+    window = f"partition by {', '.join(_curve(protocol))} order by k rows between unbounded preceding and"
     so_far, before = f"over ({window} current row)", f"over ({window} 1 preceding)"
     summed = by_depth.selectExpr(
-        RUN,
-        *SLICE,
+        *_curve(protocol),
         "k",
         *("groups", "sums", "n", "relevant", "hits", "ndcg"),
         f"sum(coalesce(try_divide(first_hits, k), 0D)) {so_far} as reciprocal",
@@ -167,7 +181,7 @@ def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
     return errors.selectExpr(
         RUN,
         f"'{RELEVANCE_SET_ALL}' as relevance_set",
-        f"{protocol.min_grade!r}D as min_grade",
+        f"{min_grade_text(protocol)} as {MIN_GRADE}",
         *SLICE,
         "k",
         "recall_macro",

@@ -67,7 +67,8 @@ class Protocol:
     Attributes:
         cutoffs: depths k at which measures are reported; positive integers, repeats merge, order is irrelevant.
         depth: deepest rank kept, at most 10,000; default max(cutoffs).
-        min_grade: an item is relevant when its grade is at least this; a number > 0.
+        min_grade: an item is relevant when its grade is at least this; a number > 0, or several, which are evaluated
+            side by side in one pass. One is kept as a float, several as an ascending tuple; see `min_grades`.
         candidates: declared in words: what could be returned and how candidates were made.
         relevance_source: declared in words: where the labels come from.
         judgment_completeness: declared in words: how complete the labels are.
@@ -78,7 +79,7 @@ class Protocol:
 
     cutoffs: tuple[int, ...] = DEFAULT_CUTOFFS
     depth: int = TO_MAX_CUTOFF
-    min_grade: float = 1.0
+    min_grade: float | tuple[float, ...] = 1.0
     score_order: ScoreOrder = ScoreOrder.DESC
     score_precision: ScorePrecision = ScorePrecision.NATIVE
     tie_break: TieBreak = TieBreak.ITEM_ASC
@@ -124,6 +125,14 @@ class Protocol:
         """The largest cutoff: a list shorter than this is short under `short_lists = error`."""
         return self.cutoffs[-1]
 
+    @property
+    def min_grades(self) -> tuple[float, ...]:
+        """Every min_grade, ascending, however many there are.
+
+        A table whose rows name no min_grade holds what is relevant from the first, the lowest one, on.
+        """
+        return self.min_grade if isinstance(self.min_grade, tuple) else (self.min_grade,)
+
     def settings(self) -> dict[str, Any]:
         """Every setting under its name, as JSON-ready values, in the order of the fields."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -155,7 +164,13 @@ class Protocol:
             n: v for n, v in self.settings().items() if n not in ("cutoffs", "depth", "min_grade") and v != default[n]
         }
         extra = "".join(f" {name}={value}" for name, value in shown.items()) or " (other settings: default)"
-        return f"grade>={_plain(self.min_grade)} depth={self.depth}{extra}"
+        grades = ",".join(map(grade_text, self.min_grades))
+        return f"grade>={grades} depth={self.depth}{extra}"
+
+
+def grade_text(grade: float) -> str:
+    """A min_grade as a person writes it: 2, not 2.0."""
+    return str(_plain(grade))
 
 
 _ENUMS: Mapping[str, type[StrEnum]] = {
@@ -211,7 +226,16 @@ def _depth(value: object, cutoffs: tuple[int, ...]) -> int:
     return value
 
 
-def _min_grade(value: object) -> float:
+def _min_grade(value: object) -> float | tuple[float, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        return _grade(value)
+    grades = tuple(sorted({_grade(grade) for grade in value}))
+    if not grades:
+        raise ProtocolError("min_grade: at least one is needed")
+    return grades if len(grades) > 1 else grades[0]
+
+
+def _grade(value: object) -> float:
     try:
         grade = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
     except OverflowError:  # an integer beyond every double
@@ -225,7 +249,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(each) for each in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from recallk_spark.chain import Chain
 from recallk_spark.errors import ContractError, Fault
+from recallk_spark.judging import has_no_relevant, no_relevant_words
 from recallk_spark.lists import is_counted
 from recallk_spark.policies import (
     DuplicateRelevance,
@@ -26,19 +27,20 @@ from recallk_spark.policies import (
 )
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
-from recallk_spark.schema import GRADE, ITEM, QUERY, RUN, TOTAL
+from recallk_spark.schema import GRADE, ITEM, MIN_GRADE, QUERY, RUN, TOTAL
 
 LOW_MATCH_SHARE = 1 / 1000  # below this share of judged results, ids of the two sides are probably written differently
 
 Row = Mapping[str, Any]
 
 
-def total_rows(profile: Sequence[Row], protocol: Protocol) -> list[Row]:
-    """The row of each run over all its queries at the largest cutoff, by run.
+def total_rows(profile: Sequence[Row], protocol: Protocol, *, min_grade: float | None = None) -> list[Row]:
+    """The row of each run over all its queries at the largest cutoff and one min_grade, the lowest if none is named.
 
-    Rows that name no run have a fault of their own.
+    They stand by run. Rows that name no run have a fault of their own.
     """
-    rows = [row for row in profile if row["slice"] == TOTAL and row["k"] == protocol.max_cutoff and row[RUN]]
+    place = (TOTAL, protocol.max_cutoff, min_grade or protocol.min_grades[0])
+    rows = [row for row in profile if (row["slice"], row["k"], row[MIN_GRADE]) == place and row[RUN]]
     return sorted(rows, key=lambda row: str(row[RUN]))
 
 
@@ -70,7 +72,7 @@ def find_faults(chain: Chain, profile: Sequence[Row], *, allow_empty: bool = Fal
     if score_rows and not watch.counts("relevance").get("rows", 0):  # without results no label need be read
         faults.append(Fault("relevance", "", "no labels at all"))
     totals = total_rows(profile, chain.protocol)
-    faults += _of_relevance(chain, totals)
+    faults += _of_relevance(chain, totals, total_rows(profile, chain.protocol, min_grade=chain.protocol.min_grades[-1]))
     for row in totals:
         faults += _of_run(chain, row)
     return faults
@@ -89,8 +91,11 @@ def warnings(chain: Chain, profile: Sequence[Row]) -> list[str]:
     return found
 
 
-def _of_relevance(chain: Chain, totals: Sequence[Row]) -> Iterator[Fault]:
-    """Faults that do not depend on the run."""
+def _of_relevance(chain: Chain, totals: Sequence[Row], highest: Sequence[Row]) -> Iterator[Fault]:
+    """Faults that do not depend on the run, from the totals at the lowest min_grade and at the highest.
+
+    At the highest most queries have no relevant item; at the lowest most are counted, so most are missing or short.
+    """
     protocol = chain.protocol
     if not totals:
         return
@@ -102,10 +107,10 @@ def _of_relevance(chain: Chain, totals: Sequence[Row]) -> Iterator[Fault]:
     if row["duplicate_queries"]:
         repeated = chain.topics.where("copies > 1")
         yield Fault("queries", QUERY, "duplicate query_id", row["duplicate_queries"], _example(repeated, QUERY))
-    if protocol.no_relevant is NoRelevant.ERROR and row["queries_no_relevant"]:
-        bare = chain.topics.where("listed and num_relevant = 0")
-        message = "judged queries with no relevant item, and no_relevant = error"
-        yield Fault("relevance", QUERY, message, row["queries_no_relevant"], _example(bare, QUERY))
+    if protocol.no_relevant is NoRelevant.ERROR and highest[0]["queries_no_relevant"]:
+        bare = chain.topics.where(has_no_relevant(protocol))
+        message = f"judged queries {no_relevant_words(protocol)}"
+        yield Fault("relevance", QUERY, message, highest[0]["queries_no_relevant"], _example(bare, QUERY))
 
 
 def _of_run(chain: Chain, row: Row) -> Iterator[Fault]:

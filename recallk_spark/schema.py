@@ -26,6 +26,7 @@ ITEM = "item_id"
 SCORE = "score"
 RANK = "rank"
 GRADE = "grade"
+MIN_GRADE = "min_grade"
 
 RELEVANCE_SET_ALL = "all"  # the value of relevance_set where relevance has no sources
 DEFAULT_RUN = "run"  # the run_id of scores that name none
@@ -63,7 +64,7 @@ RANKED = StructType(
 )
 
 # one row is one ranked result with its label: grade null where the pair is not judged, hit_number (1, 2, ... down
-# the list) only where it is a hit, num_relevant null where the query is not judged
+# the list) only where it is a hit, num_relevant null where the query is not judged; both at the lowest min_grade
 JUDGED = StructType(
     [
         StructField(RUN, StringType()),
@@ -76,7 +77,8 @@ JUDGED = StructType(
     ]
 )
 
-# one row is one run, relevance set and evaluated query, queries missing from the run included (published)
+# one row is one run, relevance set and evaluated query, queries missing from the run included; counted and
+# num_relevant at the lowest min_grade (published)
 PER_QUERY = StructType(
     [
         StructField(RUN, StringType()),
@@ -129,7 +131,7 @@ PROFILE = StructType(
     [
         StructField(RUN, StringType()),
         StructField("relevance_set", StringType()),
-        StructField("min_grade", DoubleType()),
+        StructField(MIN_GRADE, DoubleType()),
         StructField("slice", StringType()),
         StructField("slice_value", StringType()),
         StructField("k", IntegerType()),

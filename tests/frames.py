@@ -61,8 +61,16 @@ def queries(
 
 
 def profile_rows(evaluation: Any) -> dict[tuple[str, str, str, int], dict[str, Any]]:
-    """The rows of an evaluation's profile by (run, slice, slice value, k)."""
+    """The rows of an evaluation's profile by (run, slice, slice value, k), of the only min_grade."""
     return keyed(evaluation.profile(), "run_id", "slice", "slice_value", "k")
+
+
+def profiles(evaluation: Any) -> dict[float, dict[tuple[str, str, str, int], dict[str, Any]]]:
+    """The same by min_grade, of which there may be several."""
+    found: dict[float, dict[tuple, dict[str, Any]]] = {}
+    for (grade, *key), row in keyed(evaluation.profile(), "min_grade", "run_id", "slice", "slice_value", "k").items():
+        found.setdefault(grade, {})[tuple(key)] = row
+    return found
 
 
 def per_query_rows(evaluation: Any) -> dict[tuple[str, Any], dict[str, Any]]:

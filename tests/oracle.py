@@ -53,8 +53,14 @@ class Judged:
 
 @dataclass
 class Result:
-    profile: dict[tuple[str, str, str, int], dict[str, Any]]  # by run, slice, slice value, k
-    per_query: dict[tuple[str, Any], Judged]  # by run, query
+    profiles: dict[float, dict[tuple[str, str, str, int], dict[str, Any]]]  # by min_grade; run, slice, slice value, k
+    per_query: dict[tuple[str, Any], Judged]  # by run, query; at the lowest min_grade
+
+    @property
+    def profile(self) -> dict[tuple[str, str, str, int], dict[str, Any]]:
+        """The profile of the only min_grade."""
+        (only,) = self.profiles.values()
+        return only
 
 
 def evaluate(
@@ -90,20 +96,27 @@ def evaluate(
         raise Refused("unjudged")
 
     ranked = {key: _ranked(rows, p) for key, rows in lists.items()}
-    per_query = {(run, q): _judged(labels.get(q, {}), ranked.get((run, q)), p) for run in runs for q in judged}
     groups: dict[tuple[str, str], set] = defaultdict(set, {("", ""): set(judged)})
     for name in slices:
         for query, row in (listed or {}).items():
             values = [NULL_SLICE if row[column] is None else row[column] for column in name.split("*")]
             groups[name, "*".join(values)].add(query)
-    profile = {}
-    for run in runs:
-        unjudged = sum(r == run and q not in labels for r, q in lists) if listed is None else 0
-        for group, members in groups.items():
-            standing = [per_query[run, query] for query in members]
-            for k in depths or range(1, p.depth + 1):
-                profile[(run, *group, k)] = _row(standing, k, p) | {"queries_unjudged": unjudged}
-    return Result(profile, per_query)
+    profiles: dict[float, dict] = {}
+    standings: dict[float, dict] = {}  # by min_grade; run, query
+    for level in sorted(p.min_grades):
+        standings[level] = {
+            (run, q): _judged(labels.get(q, {}), ranked.get((run, q)), level, p) for run in runs for q in judged
+        }
+        profiles[level] = {}
+        for run in runs:
+            same = {"min_grade": level, "queries_unjudged": 0}
+            if listed is None:
+                same["queries_unjudged"] = sum(r == run and q not in labels for r, q in lists)
+            for group, members in groups.items():
+                standing = [standings[level][run, query] for query in members]
+                for k in depths or range(1, p.depth + 1):
+                    profiles[level][(run, *group, k)] = _row(standing, k, p) | same
+    return Result(profiles, standings[min(standings)])
 
 
 def _labels(relevance: list[tuple], p: Protocol) -> dict[Any, dict[Any, float]]:
@@ -154,13 +167,13 @@ def _score(score: Any, p: Protocol) -> Any:
     return ctypes.c_float(float(score)).value if p.score_precision == "float32" else score
 
 
-def _judged(grades: dict[Any, float], ranked: list[Any] | None, p: Protocol) -> Judged:
-    """What is known of one judged query; `ranked` is None where the query is absent from the run."""
+def _judged(grades: dict[Any, float], ranked: list[Any] | None, level: float, p: Protocol) -> Judged:
+    """What is known of one judged query at one min_grade; `ranked` is None where the query is absent from the run."""
     first = {}  # an item counts once, at its best position
     for rank, item in enumerate(ranked or [], start=1):
         if grades.get(item, -1) >= 0:  # a negative grade is not a judgment
             first.setdefault(item, rank)
-    num_relevant = sum(grade >= p.min_grade for grade in grades.values())  # 9. min_grade
+    num_relevant = sum(grade >= level for grade in grades.values())  # 9. min_grade
     left_out = num_relevant == 0 and p.no_relevant == "exclude"
     if num_relevant == 0 and p.no_relevant == "error":
         raise Refused("no relevant")
@@ -178,7 +191,7 @@ def _judged(grades: dict[Any, float], ranked: list[Any] | None, p: Protocol) -> 
         ranks=list(first.values()),
         grades=[grades[item] for item in first],
         ideal=sorted((grade for grade in grades.values() if grade > 0), reverse=True),
-        hits=[rank for item, rank in first.items() if grades[item] >= p.min_grade],
+        hits=[rank for item, rank in first.items() if grades[item] >= level],
     )
 
 
@@ -229,7 +242,6 @@ def _row(standing: list[Judged], k: int, p: Protocol) -> dict[str, Any]:
     missing = [q for q in standing if not q.in_run and (q.num_relevant or p.no_relevant != "exclude")]
     return {name: None if value is None else float(value) for name, value in row.items()} | {
         "relevance_set": "all",
-        "min_grade": p.min_grade,
         "hits": sum(hits),
         "relevant": relevant,
         "retrieved": sum(min(q.num_retrieved, k) for q in counted),

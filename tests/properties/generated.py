@@ -43,7 +43,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "missing_queries": ("zero", "exclude", "zero", "exclude", "error"),
     "unjudged_queries": ("ignore", "ignore", "error"),
     "gain": ("linear", "exponential"),
-    "min_grade": (1, 1, 0.5, 0.7, 2),
+    "min_grade": (1, (0.5, 1, 2), 0.7, (0.7, 1.5), (1, 2)),
 }
 
 
@@ -140,7 +140,7 @@ def _soften(drawn: Input, p: Protocol) -> None:
     if p.duplicate_relevance == "error":
         drawn.relevance = list({row[:2]: row for row in drawn.relevance}.values())
     if p.no_relevant == "error":
-        labelled = {query for query, _, grade in drawn.relevance if grade >= p.min_grade}
+        labelled = {query for query, _, grade in drawn.relevance if grade >= max(p.min_grades)}
         drawn.relevance = [row for row in drawn.relevance if row[0] in labelled]
         drawn.queries = drawn.queries and [row for row in drawn.queries if row["query_id"] in labelled]
     if p.unjudged_queries == "error" and drawn.queries is None:

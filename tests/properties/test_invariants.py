@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from random import Random
@@ -141,6 +141,24 @@ def test_splitting_the_input_changes_no_bit(spark: SparkSession, generated: Gene
     pieces = zip(*(tables_of(spark, part) for part in parts), strict=True)
     scores, relevance, queries = (reduce(DataFrame.unionByName, frames_of_one) for frames_of_one in pieces)
     assert same_bits(all_rows(generated.protocol, (scores, relevance, queries)), generated.rows)
+
+
+@pytest.mark.parametrize("no_relevant", ["as generated", "exclude"])
+def test_each_min_grade_of_several_has_the_bits_it_has_alone(
+    spark: SparkSession, generated: Generated, no_relevant: str
+) -> None:
+    settings = {} if no_relevant == "as generated" else {"no_relevant": no_relevant}
+    protocol, tables = replace(generated.protocol, **settings), tables_of(spark, generated.given)
+    together = all_rows(replace(protocol, min_grade=(0.7, 1, 2)), tables)
+    profile = [row for row in together if "k" in row]
+    assert len(profile) > 3 * 50 * protocol.depth
+    for grade in (0.7, 1.0, 2.0):
+        alone = all_rows(replace(protocol, min_grade=grade), tables)
+        assert same_bits([row for row in profile if row["min_grade"] == grade], [row for row in alone if "k" in row])
+        if grade == 0.7:  # the per-query table is that of the lowest
+            per_query = [[row for row in rows if "k" not in row] for rows in (together, alone)]
+            assert same_bits(*per_query)
+            assert len(per_query[0]) > 50
 
 
 def test_the_number_of_partitions_changes_no_bit_of_a_real_run(spark: SparkSession, golden: Path) -> None:

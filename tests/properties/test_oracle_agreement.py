@@ -62,8 +62,9 @@ def test_a_slice_is_what_its_queries_are_alone() -> None:
         )
         for number, one in enumerate(packed):
             alone = oracle.evaluate(one.scores, one.relevance, protocol, queries=one.queries)
-            for (run, _, _, k), row in alone.profile.items() if one.queries else ():
-                assert answer.profile[run, "case", str(number), k] == row
+            for grade, rows in alone.profiles.items() if one.queries else ():
+                for (run, _, _, k), row in rows.items():
+                    assert answer.profiles[grade][run, "case", str(number), k] == row
 
 
 def test_every_policy_is_in_play() -> None:
@@ -120,10 +121,13 @@ def evaluated(spark: SparkSession, protocol: Protocol, given: Input, *, ids: str
 
 def differences(expected: oracle.Result, evaluation: Any, protocol: Protocol) -> list[tuple]:
     """(table, key, column, oracle's value, Spark's value) wherever the two differ."""
-    profile = {key: {**row, **named(PROFILE, key)} for key, row in expected.profile.items()}
-    tables = (frames.profile_rows, frames.per_query_rows)
-    got_profile, got_per_query = frames.side_by_side(lambda read: read(evaluation), tables)
-    found = list(compared("profile", profile, got_profile))
+    tables = (frames.profiles, frames.per_query_rows)
+    got_profiles, got_per_query = frames.side_by_side(lambda read: read(evaluation), tables)
+    assert list(expected.profiles) == sorted(got_profiles)
+    found = []
+    for grade, rows in expected.profiles.items():
+        profile = {key: {**row, **named(PROFILE, key)} for key, row in rows.items()}
+        found += compared("profile", profile, got_profiles[grade])
     per_query = {
         (run, query): {
             "run_id": run,

@@ -15,8 +15,8 @@ from recallk_spark.schema import JUDGED
 from tests import frames
 
 LABELS_SCHEMA = (
-    "query_id string, items array<string>, grades array<double>, num_relevant int, num_judged int, "
-    "ideal_grades array<double>, repeated_labels bigint, conflicting_labels bigint"
+    "query_id string, items array<string>, grades array<double>, num_relevant int, num_relevant_each array<int>, "
+    "num_judged int, ideal_grades array<double>, repeated_labels bigint, conflicting_labels bigint"
 )
 RANKED_SCHEMA = "run_id string, query_id string, item_id string, rank int, repeats int"
 JUDGED_SCHEMA = (
@@ -52,8 +52,8 @@ def test_the_labels_of_a_query_stand_side_by_side_best_grade_first_then_by_item(
     same(
         found,
         [
-            ("q", ["a", "b", "c", "e", "d"], [3.0, 1.0, 1.0, 0.5, 0.0], 3, 5, [3.0, 1.0, 1.0, 0.5], 0, 0),
-            ("p", ["a"], [2.0], 1, 1, [2.0], 0, 0),
+            ("q", ["a", "b", "c", "e", "d"], [3.0, 1.0, 1.0, 0.5, 0.0], 3, [3], 5, [3.0, 1.0, 1.0, 0.5], 0, 0),
+            ("p", ["a"], [2.0], 1, [1], 1, [2.0], 0, 0),
         ],
         LABELS_SCHEMA,
     )
@@ -70,11 +70,22 @@ def test_relevant_is_a_grade_of_at_least_min_grade_and_fractions_are_never_trunc
         )
 
 
+def test_how_many_are_relevant_is_known_at_every_min_grade_and_first_at_the_lowest(spark: SparkSession) -> None:
+    rows = [("q", "a", 3), ("q", "b", 1), ("q", "b", 1.5), ("q", "c", 0.999), ("p", "a", 1), ("n", "a", -1)]
+    same(
+        labels(frames.relevance(spark, rows), min_grade=(3, 1, 1.5)).select(
+            "query_id", "num_relevant", "num_relevant_each"
+        ),
+        [("q", 2, [2, 2, 1]), ("p", 1, [1, 0, 0]), ("n", 0, [0, 0, 0])],
+        "query_id string, num_relevant int, num_relevant_each array<int>",
+    )
+
+
 def test_a_negative_grade_is_a_label_that_judges_nothing(spark: SparkSession) -> None:
     relevance = frames.relevance(spark, [("q", "a", -1), ("q", "b", 0), ("p", "a", -0.5)])
     same(
         labels(relevance),
-        [("q", ["b"], [0.0], 0, 2, [], 0, 0), ("p", [], [], 0, 1, [], 0, 0)],
+        [("q", ["b"], [0.0], 0, [0], 2, [], 0, 0), ("p", [], [], 0, [0], 1, [], 0, 0)],
         LABELS_SCHEMA,
     )
 
@@ -84,7 +95,7 @@ def test_a_pair_labelled_twice_has_its_highest_grade_and_is_counted(spark: Spark
     rows = [("q", "a", 0), ("q", "a", 2), ("q", "a", 1), ("q", "b", 1), ("q", "b", 1), ("q", "c", -1), ("q", "c", 0)]
     same(
         labels(frames.relevance(spark, rows)),
-        [("q", ["a", "b", "c"], [2.0, 1.0, 0.0], 2, 3, [2.0, 1.0], 4, 2)],
+        [("q", ["a", "b", "c"], [2.0, 1.0, 0.0], 2, [2], 3, [2.0, 1.0], 4, 2)],
         LABELS_SCHEMA,
     )
 
@@ -93,7 +104,7 @@ def test_repeats_are_counted_where_they_are_not_allowed_and_nothing_stops(spark:
     relevance = frames.relevance(spark, [("q", "a", 0), ("q", "a", 2), ("q", "b", 1)])
     same(
         labels(relevance, duplicate_relevance="error", refuse=False),
-        [("q", ["a", "b"], [2.0, 1.0], 2, 2, [2.0, 1.0], 1, 1)],
+        [("q", ["a", "b"], [2.0, 1.0], 2, [2], 2, [2.0, 1.0], 1, 1)],
         LABELS_SCHEMA,
     )
 
@@ -102,7 +113,7 @@ def test_the_ideal_list_is_cut_at_depth_and_the_labels_are_not(spark: SparkSessi
     relevance = frames.relevance(spark, [("q", "a", 1), ("q", "b", 4), ("q", "c", 2), ("q", "d", 3)])
     same(
         labels(relevance, depth=2),
-        [("q", ["b", "d", "c", "a"], [4.0, 3.0, 2.0, 1.0], 4, 4, [4.0, 3.0], 0, 0)],
+        [("q", ["b", "d", "c", "a"], [4.0, 3.0, 2.0, 1.0], 4, [4], 4, [4.0, 3.0], 0, 0)],
         LABELS_SCHEMA,
     )
 
@@ -147,6 +158,16 @@ def test_a_hit_is_a_grade_of_at_least_min_grade(spark: SparkSession) -> None:
             ("r", "q", "c", 3, None, None, 1),
         ],
         JUDGED_SCHEMA,
+    )
+
+
+def test_of_several_min_grades_the_lowest_decides_what_a_hit_is(spark: SparkSession) -> None:
+    relevance = frames.relevance(spark, [("q", "a", 1.5), ("q", "b", 2), ("q", "c", 0.7)])
+    ranked = [("r", "q", "a", 1, None), ("r", "q", "b", 2, None), ("r", "q", "c", 3, None)]
+    same(
+        judged(ranked, relevance, min_grade=(2, 1)).select("item_id", "hit_number", "num_relevant"),
+        [("a", 1, 2), ("b", 2, 2), ("c", None, 2)],
+        "item_id string, hit_number int, num_relevant int",
     )
 
 
@@ -202,15 +223,18 @@ def test_strings_that_look_like_one_number_are_two_items(spark: SparkSession) ->
 # topics
 
 TOPICS_SCHEMA = (
-    "query_id string, listed boolean, copies bigint, num_relevant int, num_judged int, ideal_grades array<double>, "
-    "repeated_labels bigint, conflicting_labels bigint"
+    "query_id string, listed boolean, copies bigint, num_relevant int, num_relevant_each array<int>, num_judged int, "
+    "ideal_grades array<double>, repeated_labels bigint, conflicting_labels bigint"
 )
 
 
-def listed_topics(relevance: DataFrame, queries: DataFrame | None, slices: tuple[str, ...] = ()) -> DataFrame:
+def listed_topics(
+    relevance: DataFrame, queries: DataFrame | None, slices: tuple[str, ...] = (), **settings: object
+) -> DataFrame:
     """Topics with their slices as an array of entries, which can be compared."""
     conformed = None if queries is None else conform_queries(queries, slices=slices)
-    found = topics(labels(relevance), conformed, slices=slices, protocol=Protocol(), refuse=False)
+    labelled = labels(relevance, **settings)
+    found = topics(labelled, conformed, slices=slices, protocol=Protocol(**settings), refuse=False)
     assert found.columns == list(TOPICS)
     return found.withColumn("slices", F.sort_array(F.map_entries("slices")))
 
@@ -220,7 +244,7 @@ def test_without_a_list_of_queries_the_labelled_ones_are_evaluated(spark: SparkS
     found = listed_topics(relevance, None)
     same(
         found.where("size(slices) = 0").drop("slices"),
-        [("q", True, 1, 1, 2, [1.0], 0, 0), ("p", True, 1, 0, 1, [], 0, 0)],
+        [("q", True, 1, 1, [1], 2, [1.0], 0, 0), ("p", True, 1, 0, [0], 1, [], 0, 0)],
         TOPICS_SCHEMA,
     )
 
@@ -229,12 +253,12 @@ def test_a_list_of_queries_decides_and_what_it_leaves_out_is_marked(spark: Spark
     relevance = frames.relevance(spark, [("q", "a", 1), ("q", "a", 2), ("unlisted", "a", 1)])
     queries = frames.queries(spark, [("q",), ("unlabelled",), ("twice",), ("twice",)])
     same(
-        listed_topics(relevance, queries).drop("slices"),
+        listed_topics(relevance, queries, min_grade=(1, 2)).drop("slices"),
         [
-            ("q", True, 1, 1, 1, [2.0], 1, 1),
-            ("unlabelled", True, 1, 0, 0, [], 0, 0),
-            ("twice", True, 2, 0, 0, [], 0, 0),
-            ("unlisted", False, 0, 1, 1, [1.0], 0, 0),
+            ("q", True, 1, 1, [1, 1], 1, [2.0], 1, 1),
+            ("unlabelled", True, 1, 0, [0, 0], 0, [], 0, 0),
+            ("twice", True, 2, 0, [0, 0], 0, [], 0, 0),
+            ("unlisted", False, 0, 1, [1, 0], 1, [1.0], 0, 0),
         ],
         TOPICS_SCHEMA,
     )

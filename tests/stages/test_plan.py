@@ -192,7 +192,10 @@ def chain(
         {"slices": ("land",), "scores": SCORES.replace("bigint", "int")},
         {"duplicates": "collapse"},
         {"duplicates": "error", "missing_queries": "error", "unjudged_queries": "error", "short_lists": "error"},
+        {"min_grade": (0.5, 1, 3)},
+        {"min_grade": (1, 2), "slices": ("land",), "no_relevant": "error"},
         {"watched": True},
+        {"watched": True, "min_grade": (1, 2)},
         {"watched": True, "slices": ("land",), "scores": SCORES.replace("bigint", "int")},
     ],
     ids=[
@@ -202,7 +205,10 @@ def chain(
         "with queries and narrow ids",
         "collapse",
         "every error policy",
+        "several min_grades",
+        "several min_grades with queries",
         "audit",
+        "audit of several min_grades",
         "audit with queries and narrow ids",
     ],
 )
@@ -240,6 +246,18 @@ def test_the_plan_is_the_same_for_every_score_type_and_order(
     assert_one_scan_and_one_shuffle(plan, folder / "scores")
     assert_no_python(plan)
     assert limits(plan, folder / "scores") == 1
+
+
+@pytest.mark.parametrize("slices", [(), ("land",)])
+def test_several_min_grades_exchange_and_aggregate_as_often_as_one(
+    session: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], slices: tuple[str, ...]
+) -> None:
+    def heavy(**settings: Any) -> list[str]:
+        plan = plan_of(chain(session, folder, slices=slices, **settings).profile, capsys)
+        kinds = ("Exchange", "Aggregate", "Window", "Join")
+        return [node.name for node in plan if any(kind in node.name for kind in kinds)]
+
+    assert heavy(min_grade=(1, 2, 3)) == heavy(min_grade=1)
 
 
 @pytest.mark.parametrize(("depth", "cut_on_the_way"), [(1, True), (1000, True), (1001, False)])

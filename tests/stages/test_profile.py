@@ -147,6 +147,80 @@ def test_no_interval_for_a_single_query_and_none_for_no_spread(spark: SparkSessi
     assert total["recall_micro_low"] == pytest.approx(3 / 4 - Z * sqrt(9 / 256), rel=0, abs=1e-12)
 
 
+# several min_grades
+
+
+def test_each_min_grade_has_a_profile_of_its_own(spark: SparkSession) -> None:
+    # at 0.5 as at 1, for no grade lies between; at 1 as above; at 2 only a of q1 is relevant,
+    # so that q2 and q3 do not count; at 5 no query does
+    evaluation = evaluate(
+        frames.scores(spark, SCORES),
+        frames.relevance(spark, RELEVANCE),
+        protocol=Protocol(cutoffs=(1, 2, 3), depth=4, min_grade=(5, 1, 2, 0.5)),
+    )
+    profiles = frames.profiles(evaluation)
+    assert sorted(profiles) == [0.5, 1.0, 2.0, 5.0]
+    assert [sorted(rows) for rows in profiles.values()] == [[("r", "", "", k) for k in (1, 2, 3, 4)]] * 4
+    for grade in (0.5, 1.0):
+        assert values(profiles[grade], "recall_micro") == [1 / 6, 2 / 6, 3 / 6, 3 / 6]
+        assert values(profiles[grade], "map") == pytest.approx([(1 / 3) / 3, (5 / 6) / 3, (19 / 18) / 3, (19 / 18) / 3])
+        assert values(profiles[grade], "queries") == [3] * 4
+        assert values(profiles[grade], "queries_no_relevant") == [0] * 4
+    expected = {
+        "recall_macro": [1.0] * 4,
+        "recall_macro_low": [None] * 4,
+        "precision_macro": [1.0, 1 / 2, 1 / 3, 1 / 4],
+        "f1_macro": [1.0, 2 / 3, 2 / 4, 2 / 5],
+        "judged_macro": [1.0, 1 / 2, 2 / 3, 3 / 4],
+        "relevant": [1] * 4,
+        "hits": [1] * 4,
+        "retrieved": [1, 2, 3, 4],
+        "queries": [1] * 4,
+        "queries_missing": [0] * 4,
+        "queries_no_relevant": [2] * 4,
+        "queries_unjudged": [1] * 4,
+        "queries_short": [0] * 4,
+    }
+    assert {name: values(profiles[2.0], name) for name in expected} == expected
+    # whatever is relevant, every positive grade gains: 2 at rank 1 and 1 at rank 3 of q1, whose ideal is 2, 1, 1
+    third = (2 + 1 / 2) / (2 + 1 / log2(3) + 1 / 2)
+    assert values(profiles[2.0], "ndcg") == [1.0, pytest.approx(2 / (2 + 1 / log2(3))), pytest.approx(third), None]
+    assert values(profiles[5.0], "recall_macro") == values(profiles[5.0], "recall_micro") == [None] * 4
+    assert values(profiles[5.0], "queries") == [0] * 4
+    assert values(profiles[5.0], "queries_no_relevant") == [3] * 4
+
+
+def test_a_slice_without_a_query_in_the_run_is_there_at_every_min_grade(spark: SparkSession) -> None:
+    evaluation = evaluate(
+        frames.scores(spark, [("r", "q", "a", 1.0), ("s", "u", "a", 1.0)]),
+        frames.relevance(spark, [("q", "a", 1), ("lost", "a", 2), ("unlisted", "a", 2)]),
+        queries=frames.queries(spark, [("q", "de"), ("lost", "at"), ("new", "at")], columns=("land",)),
+        slices=("land",),
+        protocol=Protocol(cutoffs=(1,), min_grade=(1, 2), no_relevant="one"),
+    )
+    names = ("recall_macro", "hits", "relevant", "queries", "queries_missing", "queries_no_relevant")
+    found = {
+        (grade, *key[:3:2]): tuple(row[name] for name in names)
+        for grade, rows in frames.profiles(evaluation).items()
+        for key, row in rows.items()
+    }
+    # q and new have nothing relevant at 2, lost keeps its item; s answers no listed query
+    assert found == {
+        (1.0, "r", ""): (2 / 3, 1, 2, 3, 2, 1),
+        (1.0, "r", "de"): (1.0, 1, 1, 1, 0, 0),
+        (1.0, "r", "at"): (1 / 2, 0, 1, 2, 2, 1),
+        (1.0, "s", ""): (1 / 3, 0, 2, 3, 3, 1),
+        (1.0, "s", "de"): (0.0, 0, 1, 1, 1, 0),
+        (1.0, "s", "at"): (1 / 2, 0, 1, 2, 2, 1),
+        (2.0, "r", ""): (2 / 3, 0, 1, 3, 2, 2),
+        (2.0, "r", "de"): (1.0, 0, 0, 1, 0, 1),
+        (2.0, "r", "at"): (1 / 2, 0, 1, 2, 2, 1),
+        (2.0, "s", ""): (2 / 3, 0, 1, 3, 3, 2),
+        (2.0, "s", "de"): (1.0, 0, 0, 1, 1, 1),
+        (2.0, "s", "at"): (1 / 2, 0, 1, 2, 2, 1),
+    }
+
+
 # which queries count
 
 POLICY_SCORES = [("r", "found", "a", 1.0), ("r", "bare", "a", 1.0)]

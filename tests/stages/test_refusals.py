@@ -181,6 +181,22 @@ CASES = [
         settings={"no_relevant": "error"},
     ),
     Case(
+        "query with no relevant item at the highest min_grade",
+        FROM_QUERIES,
+        "relevance: query with no relevant item at min_grade 1, and no_relevant = error",
+        "query n",
+        scores=[("r", "n", "z", 1.0)],
+        relevance=[("n", "z", 0.7)],
+        settings={"no_relevant": "error", "min_grade": (0.5, 1)},
+    ),
+    Case(
+        "missing query that counts at the lowest min_grade",
+        FROM_QUERIES,
+        "missing_queries = error",
+        relevance=[("n", "z", 0.7)],
+        settings={"missing_queries": "error", "min_grade": (0.5, 1)},
+    ),
+    Case(
         "missing query",
         FROM_QUERIES,
         "missing_queries = error",
@@ -365,6 +381,37 @@ def test_audit_and_report_name_every_policy_that_is_broken_and_by_which_run(spar
         unjudged_queries="error",
         short_lists="error",
     )
+
+
+def test_a_policy_that_any_min_grade_breaks_is_named_with_the_count_of_the_one_that_breaks_it_most(
+    spark: SparkSession,
+) -> None:
+    # at 1 every query has a relevant item, at 2 only q; n is missing, and counts at 1 alone where bare ones do not
+    scores = frames.scores(spark, SCORES)
+    relevance = frames.relevance(spark, [("q", "a", 2), ("p", "a", 1), ("n", "a", 1.5), ("o", "a", 1)])
+    bare = "judged queries with no relevant item at min_grade 2, and no_relevant = error"
+    missing = "run 'r': missing queries, and missing_queries = error"
+    assert_both_refuse(
+        scores, relevance, [("relevance", "query_id", bare, 3, "query n")], min_grade=(1, 2), no_relevant="error"
+    )
+    assert_both_refuse(
+        scores, relevance, [("scores", "query_id", missing, 2, "query n")], min_grade=(1, 2), missing_queries="error"
+    )
+
+
+def test_the_counts_of_a_run_are_those_of_the_lowest_min_grade(spark: SparkSession) -> None:
+    scores, protocol = frames.scores(spark, SCORES), Protocol(cutoffs=(1, 2), min_grade=(0.5, 1, 2))
+    relevance = frames.relevance(spark, [("q", "a", 1), ("p", "a", 0.5), ("n", "a", 0.5), ("o", "a", 0)])
+    expected = {"queries": 3, "queries_missing": 1, "queries_no_relevant": 1, "queries_short": 2, "judged_results": 2}
+    report = evaluate(scores, relevance, protocol=protocol).report()
+    for counts in (audit(scores, relevance, protocol=protocol), report.counts):
+        assert {name: counts["r"][name] for name in expected} == expected
+    at_two = {row["min_grade"]: row for row in report.rows if row["k"] == 2}
+    assert {grade: (row["queries"], row["queries_no_relevant"]) for grade, row in at_two.items()} == {
+        0.5: (3, 1),
+        1.0: (1, 3),
+        2.0: (0, 4),
+    }
 
 
 def test_audit_and_report_name_faults_of_the_list_of_queries(spark: SparkSession) -> None:

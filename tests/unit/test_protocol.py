@@ -158,6 +158,32 @@ def test_a_min_grade_that_is_no_finite_number_above_zero_is_refused(grade: Any) 
         Protocol(min_grade=grade)
 
 
+@pytest.mark.parametrize("grades", [(1, 0.5, 2), [2, 0.5, 1, 2.0], {1, 2, 0.5}, iter((0.5, 1, 2))], ids=repr)
+def test_several_min_grades_are_kept_ascending_and_once(grades: Any) -> None:
+    protocol = Protocol(min_grade=grades)
+    assert protocol.min_grade == protocol.min_grades == (0.5, 1.0, 2.0)
+    assert all(isinstance(grade, float) for grade in protocol.min_grades)
+
+
+@pytest.mark.parametrize("grades", [2, 2.0, [2], (2, 2.0)])
+def test_one_min_grade_is_a_number_however_it_is_given(grades: Any) -> None:
+    protocol = Protocol(min_grade=grades)
+    assert protocol == Protocol(min_grade=2)
+    assert isinstance(protocol.min_grade, float)
+    assert protocol.min_grades == (2.0,)
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), True, "1", None, [1], 10**400], ids=repr)
+def test_each_of_several_min_grades_is_a_finite_number_above_zero(bad: Any) -> None:
+    with pytest.raises(ProtocolError, match=r"^min_grade: a number > 0, not"):
+        Protocol(min_grade=[1, bad])
+
+
+def test_no_min_grade_at_all_is_refused() -> None:
+    with pytest.raises(ProtocolError, match=r"^min_grade: at least one is needed$"):
+        Protocol(min_grade=[])
+
+
 # the fingerprint
 
 
@@ -188,6 +214,7 @@ def test_every_setting_that_changes_a_number_changes_the_fingerprint() -> None:
         ("cutoffs", (3, 7)),
         ("depth", 5_000),
         ("min_grade", 2),
+        ("min_grade", (1, 2)),
         ("short_lists", "error"),
         ("unjudged_queries", "error"),
         ("candidates", "the catalogue"),
@@ -276,6 +303,10 @@ def test_settings_go_through_json_and_back() -> None:
     as_json = json.dumps(protocol.settings())
     assert Protocol.from_settings(json.loads(as_json)) == protocol
     assert pickle.loads(pickle.dumps(protocol)) == protocol
+    several = Protocol(min_grade=(0.5, 1, 2))
+    assert several.settings()["min_grade"] == [0.5, 1, 2]
+    assert json.dumps(several.settings()["min_grade"]) == "[0.5, 1, 2]"
+    assert Protocol.from_settings(json.loads(json.dumps(several.settings()))) == several
 
 
 def test_every_setting_has_its_plain_value_under_its_name() -> None:
@@ -292,6 +323,10 @@ def test_the_printed_protocol_names_what_is_not_the_default() -> None:
     assert str(Protocol()) == "grade>=1 depth=100 (other settings: default)"
     printed = str(Protocol(cutoffs=(5,), min_grade=0.5, tie_break="rank", short_lists="error", candidates="all"))
     assert printed == "grade>=0.5 depth=5 tie_break=rank short_lists=error candidates=all"
+
+
+def test_the_printed_protocol_names_every_min_grade() -> None:
+    assert str(Protocol(min_grade=(3, 1, 1.5))).startswith("grade>=1,1.5,3 depth=100")
 
 
 def test_a_depth_of_zero_is_refused() -> None:
