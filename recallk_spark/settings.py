@@ -104,6 +104,10 @@ def _integers(values: Any) -> tuple[int, ...]:
     return tuple(_integer(value) for value in values)
 
 
+def _numbers(value: Any) -> float | tuple[float, ...]:
+    return tuple(_number(each) for each in value) if isinstance(value, list | tuple) else _number(value)
+
+
 def _names(values: Any) -> tuple[str, ...]:
     _require(isinstance(values, list | tuple))
     return tuple(_name(value) for value in values)
@@ -147,6 +151,11 @@ FLAG = Kind("true or false", _flag, _flag_from)
 INTEGER = Kind("an integer", _integer, int)
 NUMBER = Kind("a number", _number, lambda text: _number(float(text)))
 SECONDS = Kind("a number of seconds, 0 or more", _seconds, lambda text: _seconds(float(text)))
+NUMBERS = Kind(
+    "a number or several, such as [1, 2] in a file and 1,2 elsewhere",
+    _numbers,
+    lambda text: _numbers([float(piece) for piece in text.split(",")]),
+)
 INTEGERS = Kind(
     "integers, such as [1, 5, 10] in a file and 1,5,10 elsewhere",
     _integers,
@@ -200,6 +209,7 @@ _JOB: Mapping[str, Kind] = {
 _PROTOCOL: Mapping[str, Kind] = {
     "preset": OPTIONAL,
     **{field.name: _kind_of(field.default) for field in dataclasses.fields(Protocol)},
+    "min_grade": NUMBERS,
 }
 _SPARK: Mapping[str, Kind] = {"master": OPTIONAL, "remote": OPTIONAL, "conf": CONF}
 

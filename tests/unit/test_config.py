@@ -126,6 +126,15 @@ def test_an_empty_variable_counts_as_absent_and_an_empty_text_elsewhere_as_none(
     assert cleared.protocol == Protocol()
 
 
+def test_several_min_grades_are_a_list_in_a_file_and_have_commas_elsewhere(toml: Any) -> None:
+    path = toml("[protocol]\nmin_grade = [2, 0.5, 1]\n")
+    assert job(file=path).protocol == Protocol(min_grade=(0.5, 1, 2))
+    assert job(environ={"RECALLK_PROTOCOL_MIN_GRADE": "1, 2,3"}, file=path).protocol == Protocol(min_grade=(1, 2, 3))
+    assert job({"settings": ["protocol.min_grade=1.5,1"]}, file=path).protocol == Protocol(min_grade=(1, 1.5))
+    for one in ({"settings": ["protocol.min_grade=2"]}, {"settings": ["protocol.min_grade=2,2.0"]}):
+        assert job(one, file=path).protocol == Protocol(min_grade=2)
+
+
 @pytest.mark.parametrize("cutoffs", [(5, 1), [5, 1], "1,5"])
 def test_cutoffs_and_depth_are_options_of_their_own(cutoffs: object) -> None:
     assert job({"cutoffs": cutoffs, "depth": "7"}).protocol == Protocol(cutoffs=(1, 5), depth=7)
@@ -267,7 +276,14 @@ def test_an_unknown_or_incomplete_option_is_refused(options: dict[str, Any], mes
         ("[protocol]\ndepth = 10.0", "protocol.depth: expected an integer, not 10.0"),
         ('[protocol]\ndepth = "10"', "protocol.depth: expected an integer, not '10'"),
         ("[protocol]\ndepth = true", "protocol.depth: expected an integer, not True"),
-        ("[protocol]\nmin_grade = true", "protocol.min_grade: expected a number, not True"),
+        *(
+            (
+                f"[protocol]\nmin_grade = {given}",
+                "protocol.min_grade: expected a number or several, such as [1, 2] in a file and 1,2 elsewhere, "
+                f"not {value}",
+            )
+            for given, value in [("true", "True"), ('"1,2"', "'1,2'"), ("[1, true]", "[1, True]"), ("[nan]", "[nan]")]
+        ),
         (
             "[protocol]\ncutoffs = 10",
             "protocol.cutoffs: expected integers, such as [1, 5, 10] in a file and 1,5,10 elsewhere, not 10",
@@ -293,6 +309,8 @@ def test_a_list_of_a_file_is_a_list_of_texts(toml: Any, text: str) -> None:
     [
         ("RECALLK_PROTOCOL_CUTOFFS", "1;5", "integers, such as [1, 5, 10] in a file and 1,5,10 elsewhere"),
         ("RECALLK_PROTOCOL_CUTOFFS", "1,5,", "integers, such as [1, 5, 10] in a file and 1,5,10 elsewhere"),
+        ("RECALLK_PROTOCOL_MIN_GRADE", "1,", "a number or several, such as [1, 2] in a file and 1,2 elsewhere"),
+        ("RECALLK_PROTOCOL_MIN_GRADE", "1,a", "a number or several, such as [1, 2] in a file and 1,2 elsewhere"),
         ("RECALLK_ALLOW_EMPTY", "1", "true or false"),
         ("RECALLK_JOB_TIMEOUT", "5m", "a number of seconds, 0 or more"),
         ("RECALLK_SLICES", "a,,b", 'names, such as ["country", "device"] in a file and country,device elsewhere'),
@@ -308,6 +326,12 @@ def test_a_bad_protocol_value_is_refused_where_it_was_given_even_if_overridden(t
     assert message == f"{path}: protocol.tie_break: unknown value 'item_dsc'; did you mean 'item_desc'?"
     assert refusal(ProtocolError, environ={"RECALLK_PROTOCOL_MIN_GRADE": "0"}) == (
         "RECALLK_PROTOCOL_MIN_GRADE: a number > 0, not 0.0"
+    )
+    assert refusal(ProtocolError, file=toml("[protocol]\nmin_grade = [1, -2]")) == (
+        f"{path}: protocol.min_grade: a number > 0, not -2.0"
+    )
+    assert refusal(ProtocolError, file=toml("[protocol]\nmin_grade = []")) == (
+        f"{path}: protocol.min_grade: at least one is needed"
     )
     assert refusal(ProtocolError, options={"preset": "trec_evall"}) == (
         "--preset: unknown value 'trec_evall'; did you mean 'trec_eval'?"
