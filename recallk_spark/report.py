@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from recallk_spark.protocol import Protocol
+from recallk_spark.protocol import Protocol, grade_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +39,9 @@ class Report:
     """A collected evaluation.
 
     Attributes:
-        rows: the profile, one mapping per run, slice and k, at every depth.
+        rows: the profile, one mapping per run, min_grade, slice and k, at every depth.
         protocol: the settings the numbers were made under.
-        counts: per run, the counts that say whether to believe the numbers.
+        counts: per run, the counts that say whether to believe the numbers, at the lowest min_grade.
         warnings: what is allowed but probably not meant.
     """
 
@@ -60,16 +60,17 @@ class Report:
         warnings: Sequence[str] = (),
     ) -> Report:
         """A report of profile rows in any order."""
-        ordered = sorted(rows, key=lambda row: (row["run_id"], row["slice"], row["slice_value"], row["k"]))
+        key = ("run_id", "min_grade", "slice", "slice_value", "k")
+        ordered = sorted(rows, key=lambda row: tuple(row[name] for name in key))
         return cls(tuple(ordered), protocol, counts, tuple(warnings))
 
     def at_cutoffs(self, *, total_only: bool = False) -> list[Row]:
-        """The rows at the cutoffs, by run, slice and k."""
+        """The rows at the cutoffs, by run, min_grade, slice and k."""
         cutoffs = set(self.protocol.cutoffs)
         return [row for row in self.rows if row["k"] in cutoffs and not (total_only and row["slice"])]
 
     def to_pandas(self) -> pd.DataFrame:
-        """The whole profile as a pandas frame, one row per run, slice and k (needs pandas)."""
+        """The whole profile as a pandas frame, one row per run, min_grade, slice and k (needs pandas)."""
         table = pa.Table.from_pylist([dict(row) for row in self.rows])
         for place, column in enumerate(table.schema):
             if pa.types.is_null(column.type):  # a measure that is null everywhere
@@ -79,7 +80,7 @@ class Report:
 
     def to_markdown(self) -> str:
         """The table at the cutoffs, the counts and the protocol, as Markdown."""
-        head = ["run", "slice", "k", *(HEADERS[name] for name in MEASURES)]
+        head = self._head()
         lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
         lines += ["| " + " | ".join(_in_a_cell(text) for text in cells) + " |" for cells in self._cells()]
         return "\n".join([*lines, "", *(f"- {line}" for line in self.notes())]) + "\n"
@@ -92,18 +93,33 @@ class Report:
 
     def notes(self) -> list[str]:
         """The counts of each run, the protocol and the warnings, a line each."""
-        counts = [f"{run}: {counts_line(counts)}" for run, counts in sorted(self.counts.items())]
-        return [*counts, f"protocol: {self.protocol}", *(f"warning: {text}" for text in self.warnings)]
+        return [*self.count_lines(), f"protocol: {self.protocol}", *(f"warning: {text}" for text in self.warnings)]
+
+    def count_lines(self) -> list[str]:
+        """The counts of each run, a line each, which names the min_grade they are of where there are several."""
+        where = f", min_grade {grade_text(self.protocol.min_grades[0])}" if self.several_grades else ""
+        return [f"{run}{where}: {counts_line(counts)}" for run, counts in sorted(self.counts.items())]
+
+    @property
+    def several_grades(self) -> bool:
+        """Whether the tables have a column min_grade."""
+        return len(self.protocol.min_grades) > 1
+
+    def _head(self) -> list[str]:
+        grade = ["min_grade"] if self.several_grades else []
+        return ["run", *grade, "slice", "k", *(HEADERS[name] for name in MEASURES)]
 
     def _cells(self) -> list[list[str]]:
         cells = []
         for row in self.at_cutoffs():
             part = f"{row['slice']} = {row['slice_value']}" if row["slice"] else "all"
-            cells.append([str(row["run_id"]), part, str(row["k"]), *(measure_text(row, name) for name in MEASURES)])
+            grade = [grade_text(row["min_grade"])] if self.several_grades else []
+            measures = [measure_text(row, name) for name in MEASURES]
+            cells.append([str(row["run_id"]), *grade, part, str(row["k"]), *measures])
         return cells
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(text)}</th>" for text in ("run", "slice", "k", *HEADERS.values()))
+        head = "".join(f"<th>{html.escape(text)}</th>" for text in self._head())
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in cells) + "</tr>" for cells in self._cells()
         )

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from recallk_spark.report import HEADERS, Report, counts_line, measure_text
+from recallk_spark.protocol import grade_text
+from recallk_spark.report import HEADERS, Report, measure_text
 
 # by importance: what does not fit a narrow terminal is left out from the end
 _ORDER = (
@@ -37,8 +38,8 @@ def print_report(report: Report) -> None:
     console.print(_main_table(report, names))
     if any(row["slice"] for row in report.rows):
         console.print(_slice_table(report))
-    for run, counts in sorted(report.counts.items()):
-        console.print(f"{escape(run)}: {counts_line(counts)}", soft_wrap=True)
+    for line in report.count_lines():
+        console.print(escape(line), soft_wrap=True)
     console.print(f"protocol: {escape(str(report.protocol))}", soft_wrap=True)
     if left_out:
         console.print(f"({', '.join(HEADERS[name] for name in left_out)}: in a wider terminal or with --format json)")
@@ -48,6 +49,7 @@ def _fitting(report: Report, width: int) -> tuple[list[str], list[str]]:
     """The measures whose columns fit, and those that do not; recall itself is always shown."""
     rows = report.at_cutoffs(total_only=True)
     used = max((len(str(row["run_id"])) for row in rows), default=3) + 3 + 8
+    used += len("min_grade") + 3 if report.several_grades else 0
     shown: list[str] = []
     for place, name in enumerate(_ORDER):
         used += max([len(HEADERS[name]), *(len(measure_text(row, name)) for row in rows)]) + 3
@@ -60,14 +62,17 @@ def _fitting(report: Report, width: int) -> tuple[list[str], list[str]]:
 def _main_table(report: Report, names: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("run")
+    if report.several_grades:
+        table.add_column("min_grade", justify="right")
     table.add_column("k", justify="right")
     for name in names:
         table.add_column(escape(HEADERS[name]), justify="left" if "95" in HEADERS[name] else "right", no_wrap=True)
     previous = None
     for row in report.at_cutoffs(total_only=True):
         run = str(row["run_id"])
+        grade = [grade_text(row["min_grade"])] if report.several_grades else []
         cells = [escape(measure_text(row, name)) for name in names]
-        table.add_row(escape(run) if run != previous else "", f"{row['k']:,}", *cells)
+        table.add_row(escape(run) if run != previous else "", *grade, f"{row['k']:,}", *cells)
         previous = run
     return table
 
@@ -80,13 +85,14 @@ def _slice_table(report: Report) -> Table:
     table = Table(
         box=None, pad_edge=False, padding=(0, 3, 0, 0), title=f"slices at k = {k:,}{more}", title_justify="left"
     )
-    for name in ("run", "slice", "value"):
-        table.add_column(name)
+    for name in ("run", *(["min_grade"] if report.several_grades else []), "slice", "value"):
+        table.add_column(name, justify="right" if name == "min_grade" else "left")
     table.add_column("queries", justify="right")
     for name in ("recall_macro", "recall_micro"):
         table.add_column(escape(HEADERS[name]), no_wrap=True)
     for row in rows[:_MAX_SLICE_ROWS]:
-        place = [escape(str(row[name])) for name in ("run_id", "slice", "slice_value")]
+        grade = [grade_text(row["min_grade"])] if report.several_grades else []
+        place = [escape(str(row["run_id"])), *grade, *(escape(str(row[name])) for name in ("slice", "slice_value"))]
         measures = [escape(measure_text(row, name)) for name in ("recall_macro", "recall_micro")]
         table.add_row(*place, f"{row['queries']:,}", *measures)
     return table

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 from pyspark.sql.types import LongType
 
 from recallk_spark.protocol import Protocol
 from recallk_spark.report import MEASURES, Report, counts_line, measure_text
 from recallk_spark.schema import PROFILE
+from recallk_spark.terminal import print_report
 
 NO_COUNTS = {"queries": 0, "queries_missing": 0, "queries_no_relevant": 0, "queries_unjudged": 0, "queries_short": 0}
 COUNTS = {
@@ -22,9 +24,11 @@ COUNTS = {
 }
 
 
-def row(run: str = "bm25", part: str = "", value: str = "", *, k: int, **measures: float | None) -> dict[str, Any]:
+def row(
+    run: str = "bm25", part: str = "", value: str = "", *, k: int, min_grade: float = 1.0, **measures: float | None
+) -> dict[str, Any]:
     """A profile row with the given values; all other measures are null, all counts 0."""
-    key = {"run_id": run, "relevance_set": "all", "min_grade": 1.0, "slice": part, "slice_value": value, "k": k}
+    key = {"run_id": run, "relevance_set": "all", "min_grade": min_grade, "slice": part, "slice_value": value, "k": k}
     counts = dict.fromkeys((field.name for field in PROFILE if field.dataType == LongType()), 0)
     return {**dict.fromkeys(PROFILE.names), **counts, **key, **measures}
 
@@ -79,6 +83,61 @@ def test_markdown_shows_measures_intervals_counts_protocol_and_warnings() -> Non
         "- protocol: grade>=1 depth=1 tie_break=item_desc",
         "- warning: run 'bm25': few results meet a label",
     ]
+
+
+def test_of_several_min_grades_every_row_names_its_own_and_counts_the_lowest() -> None:
+    rows = [row(name, k=1, min_grade=grade, map=grade / 10) for grade in (2.0, 1.0, 1.5) for name in ("b", "a")]
+    protocol = Protocol(cutoffs=(1,), min_grade=(1, 1.5, 2))
+    report = Report.of(rows, protocol=protocol, counts={"a": COUNTS, "b": COUNTS})
+    lines = report.to_markdown().splitlines()
+    assert lines[0].startswith("| run | min_grade | slice | k | recall macro [95 %] |")
+    assert [line.split(" | ")[:4] + line.split(" | ")[11:12] for line in lines[2:8]] == [
+        ["| a", "1", "all", "1", "0.1000"],
+        ["| a", "1.5", "all", "1", "0.1500"],
+        ["| a", "2", "all", "1", "0.2000"],
+        ["| b", "1", "all", "1", "0.1000"],
+        ["| b", "1.5", "all", "1", "0.1500"],
+        ["| b", "2", "all", "1", "0.2000"],
+    ]
+    assert lines[9].startswith("- a, min_grade 1: 43,000 queries counted, 1,200 missing")
+    assert lines[11].startswith("- protocol: grade>=1,1.5,2 depth=1")
+    page = report._repr_html_()
+    assert "<th>min_grade</th><th>slice</th>" in page
+    assert "<td>b</td><td>1.5</td><td>all</td>" in page
+    assert page.count("<td>") == page.count("<tr>") * page.count("<th>") - page.count("<th>")
+    assert report.to_pandas()["min_grade"].tolist() == [1.0, 1.5, 2.0] * 2
+
+
+def test_a_terminal_shows_min_grade_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*grades: float) -> list[str]:
+        rows = [
+            row("bm25", part, value, k=k, min_grade=grade, recall_macro=k / 10)
+            for grade in grades
+            for part, value in [("", ""), ("country", "de")]
+            for k in (1, 5)
+        ]
+        protocol = Protocol(cutoffs=(1, 5), min_grade=grades)
+        print_report(Report.of(rows, protocol=protocol, counts={"bm25": COUNTS}))
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    lines = printed(1, 2.5)
+    assert lines[0].startswith("run min_grade k recall macro [95 %]")
+    assert [line.split()[:4] for line in lines[1:5]] == [
+        ["bm25", "1", "1", "0.1000"],
+        ["1", "5", "0.5000", "-"],
+        ["2.5", "1", "0.1000", "-"],
+        ["2.5", "5", "0.5000", "-"],
+    ]
+    assert lines[6].startswith("run min_grade slice value queries")
+    assert [line.split()[:4] for line in lines[7:9]] == [
+        ["bm25", "1", "country", "de"],
+        ["bm25", "2.5", "country", "de"],
+    ]
+    assert lines[9].startswith("bm25, min_grade 1: 43,000 queries counted")
+    one = printed(2.5)
+    assert one[0].startswith("run k recall macro")
+    assert not any("min_grade" in line for line in one)
+    assert any(line.startswith("bm25: 43,000 queries counted") for line in one)
 
 
 def test_a_sign_of_markdown_in_a_name_breaks_no_table() -> None:
