@@ -129,16 +129,44 @@ def test_hit_counts_of_every_query_are_exact(golden: Path, published: dict[str, 
 def test_means_agree_with_the_golden_summary_to_twelve_digits(
     golden: Path, published: dict[str, Published], job: str, run: str
 ) -> None:
-    made = JOBS[job]
+    assert {k for name, k in published[job].profile if name == run} == set(range(1, DEPTH + 1))
+    of_run = {k: row for (name, k), row in published[job].profile.items() if name == run}
+    assert_golden_means(golden, JOBS[job], run, of_run)
+
+
+@pytest.mark.parametrize("job", ["level2", "cast19"])
+def test_a_level_among_several_has_the_means_of_the_golden_summary(
+    spark: SparkSession, golden: Path, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    made, run = JOBS[job], next(iter(JOBS[job].runs))
+    folder = golden / made.folder
+    code = main(
+        [
+            "evaluate",
+            f"--scores={run}=trec:{folder / made.runs[run]}",
+            f"--relevance=trec:{folder / made.qrels}",
+            "--preset=trec_eval",
+            f"--cutoffs={','.join(map(str, HIT_CUTOFFS))}",
+            "--set=protocol.min_grade=1,2,3,4",
+            "--format=json",
+        ]
+    )
+    assert code == 0
+    profile = json.loads(capsys.readouterr().out)["profile"]
+    assert len(profile) == 4 * len(HIT_CUTOFFS)
+    assert_golden_means(golden, made, run, {row["k"]: row for row in profile if row["min_grade"] == made.level})
+
+
+def assert_golden_means(golden: Path, made: Job, run: str, of_run: dict[int, dict[str, Any]]) -> None:
+    """Profile rows of a run by k, against the summary of that run, qrels and level."""
     names = ("ds", "qrels", "run", "level")
     [pair] = [
         pair
         for pair in json.loads((golden / "golden_summary.json").read_text(encoding="utf-8"))
         if tuple(pair[name] for name in names) == (made.folder, made.qrels, made.runs[run], made.level)
     ]
-    assert {k for name, k in published[job].profile if name == run} == set(range(1, DEPTH + 1))
     for k in HIT_CUTOFFS:
-        row = published[job].profile[run, k]
+        row = of_run[k]
         measures = {
             "macro_c": row["recall_macro"],
             "micro_all_qrels": row["recall_micro"],

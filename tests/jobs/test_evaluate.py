@@ -143,6 +143,42 @@ def test_several_scores_make_several_runs_and_json_says_all(
     assert result["protocol"]["cutoffs"] == [1, 5]
 
 
+def test_several_min_grades_are_evaluated_and_published_side_by_side(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # at 1 q1 finds a of a and b and q2 its c; at 2.5 only b of q1 is relevant, which is not found, and c of q2
+    grades = [1, 3, 2.5]
+    labels = put(tmp_path / "labels.parquet", query_id=["q1", "q1", "q2"], item_id=["a", "b", "c"], grade=grades)
+    run = put(tmp_path / "run.parquet", query_id=["q1", "q2"], item_id=["a", "c"], score=[1.0, 1.0])
+    out = tmp_path / "out"
+    arguments = ["evaluate", "--scores", run, "--relevance", labels, "--cutoffs", "1", "--depth", "3"]
+    several = ["--set", "protocol.min_grade=3,1,2.5", "--output", str(out)]
+    assert main([*arguments, *several, "--format", "json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["protocol"]["min_grade"] == [1, 2.5, 3]
+    assert result["counts"]["run"]["all"]["queries_no_relevant"] == 0
+    names = ("min_grade", "recall_macro", "recall_micro", "relevant", "queries", "queries_no_relevant")
+    assert [tuple(row[name] for name in names) for row in result["profile"]] == [
+        (1.0, 3 / 4, 2 / 3, 3, 2, 0),
+        (2.5, 1 / 2, 1 / 2, 2, 2, 0),
+        (3.0, 0.0, 0.0, 1, 1, 1),
+    ]
+    published_rows = read_table(str(out), "profile", run_id="run", columns=["min_grade", "k"]).to_pylist()
+    assert sorted((row["min_grade"], row["k"]) for row in published_rows) == [
+        (grade, k) for grade in (1.0, 2.5, 3.0) for k in (1, 2, 3)
+    ]
+    per_query = read_table(str(out), "per_query", run_id="run", columns=["query_id", "num_relevant"]).to_pylist()
+    assert {row["query_id"]: row["num_relevant"] for row in per_query} == {"q1": 2, "q2": 1}
+
+    assert main([*arguments, "--set", "protocol.min_grade=1,2.5"]) == 0
+    printed = capsys.readouterr().out
+    assert "min_grade" in printed.splitlines()[0]
+    assert "run, min_grade 1: 2 queries counted" in printed
+    assert "protocol: grade>=1,2.5 depth=3" in printed
+    assert main([*arguments, "--set", "protocol.min_grade=1,0"]) == 2
+    assert "--set protocol.min_grade: a number > 0, not 0.0" in capsys.readouterr().err
+
+
 def test_an_option_stands_above_the_environment_and_that_above_the_file(
     spark: SparkSession,
     tmp_path: Path,
