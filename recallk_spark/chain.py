@@ -6,6 +6,9 @@
 
 Every arrow is one function of one room. The scores are read once and shuffled once, by query; from `lists` on
 everything has the size of the queries, and from `histogram` on that of the profile.
+
+Under the pruned plan `counting` goes from scores and labels to the same lists by another way: the scores are read
+twice and never shuffled.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recallk_spark.contract import conform_queries, conform_relevance, conform_scores
+from recallk_spark.counting import count_lists
 from recallk_spark.histogram import histogram, population
 from recallk_spark.judging import judge, label_queries, topics
 from recallk_spark.lists import gather_lists, per_query
+from recallk_spark.plans import Plan
 from recallk_spark.profile import profile
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import top_k
@@ -46,6 +51,7 @@ class Chain:
         protocol: every setting.
         watch: where given, faults are counted in passing instead of stopping the job.
         every_repeat: count repeated results of every item, as an audit does.
+        plan: how the lists come about; `ranked` and `judged` are those of the window plan always.
         gathered: lists that were computed before and stored, to go on from; else they are computed.
     """
 
@@ -53,16 +59,31 @@ class Chain:
     protocol: Protocol
     watch: Watch | None = None
     every_repeat: bool = False
+    plan: Plan = Plan.WINDOW
     gathered: DataFrame | None = None
 
     @property
     def _refuse(self) -> bool:
         return self.watch is None
 
+    @property
+    def _queries_given(self) -> bool:
+        return self.inputs.queries is not None
+
     @cached_property
     def scores(self) -> DataFrame:
         """Conformed scores."""
-        return conform_scores(self.inputs.scores, protocol=self.protocol, watch=self.watch, queries=self.queries)
+        return self._conformed_scores()
+
+    def _conformed_scores(self, *, ahead: bool = False) -> DataFrame:
+        return conform_scores(
+            self.inputs.scores,
+            protocol=self.protocol,
+            watch=self.watch,
+            queries=self.queries,
+            shuffle=self.plan is Plan.WINDOW,
+            ahead=ahead,
+        )
 
     @cached_property
     def relevance(self) -> DataFrame:
@@ -92,7 +113,7 @@ class Chain:
         return top_k(
             self.scores,
             protocol=self.protocol,
-            partitioned=self.inputs.queries is not None,
+            partitioned=self._queries_given and self.plan is Plan.WINDOW,
             every_repeat=self.every_repeat,
             refuse=self._refuse,
         )
@@ -100,13 +121,29 @@ class Chain:
     @cached_property
     def judged(self) -> DataFrame:
         """JUDGED columns and `repeats`."""
-        given = self.inputs.queries is not None
-        return judge(self.ranked, self.labels, protocol=self.protocol, every_query_judged=given, refuse=self._refuse)
+        return judge(
+            self.ranked,
+            self.labels,
+            protocol=self.protocol,
+            every_query_judged=self._queries_given,
+            refuse=self._refuse,
+        )
 
     @cached_property
     def lists(self) -> DataFrame:
         """LISTS columns; from here on frames have the size of the queries."""
-        return gather_lists(self.judged) if self.gathered is None else self.gathered
+        if self.gathered is not None:
+            return self.gathered
+        if self.plan is Plan.WINDOW:
+            return gather_lists(self.judged)
+        return count_lists(
+            self._conformed_scores(ahead=True),
+            self.scores,
+            self.labels,
+            protocol=self.protocol,
+            every_query_judged=self._queries_given,
+            refuse=self._refuse,
+        )
 
     @cached_property
     def runs(self) -> DataFrame:
@@ -124,7 +161,6 @@ class Chain:
     @cached_property
     def profile(self) -> DataFrame:
         """PROFILE columns, then RUN_COUNTS."""
-        given = self.inputs.queries is not None
-        counts = histogram(self.lists, self.topics, protocol=self.protocol, queries_given=given)
+        counts = histogram(self.lists, self.topics, protocol=self.protocol, queries_given=self._queries_given)
         everyone = population(self.topics, protocol=self.protocol)
         return profile(counts, everyone, protocol=self.protocol, refuse=self._refuse)

@@ -61,7 +61,8 @@ def _evaluate(options: dict[str, Any]) -> int:
 
 
 def _run(config: JobConfig) -> Report:
-    from recallk_spark.job import Tables, evaluate_and_publish, evaluate_only, open_chain  # noqa: PLC0415
+    from recallk_spark.inputs import Tables, open_inputs  # noqa: PLC0415
+    from recallk_spark.job import evaluate_and_publish, evaluate_only  # noqa: PLC0415
     from recallk_spark.session import spark_errors, time_limit  # noqa: PLC0415
     from recallk_spark.sinks import Output  # noqa: PLC0415
     from recallk_spark.terminal import progress  # noqa: PLC0415
@@ -78,19 +79,20 @@ def _run(config: JobConfig) -> Report:
                 say(name)
 
             step("reading names and types")
-            chain = open_chain(spark, config)
+            opened = open_inputs(spark, config)
             if config.output:
-                report = evaluate_and_publish(spark, chain, config, step=step)
+                report = evaluate_and_publish(spark, opened, config, step=step)
             else:
                 step("reading scores, ranking, judging")
-                report = evaluate_only(chain, config)
+                report = evaluate_only(opened, config)
     for text in report.warnings:
         print(f"recallk: warning: {text}", file=sys.stderr)
     return report
 
 
 def _validate(options: dict[str, Any]) -> int:
-    from recallk_spark.job import Tables, open_chain, validate  # noqa: PLC0415
+    from recallk_spark.inputs import Tables, open_inputs  # noqa: PLC0415
+    from recallk_spark.job import validate  # noqa: PLC0415
     from recallk_spark.report import counts_line  # noqa: PLC0415
     from recallk_spark.session import spark_errors, time_limit  # noqa: PLC0415
 
@@ -100,7 +102,7 @@ def _validate(options: dict[str, Any]) -> int:
         spark = _session(config)
         with time_limit(spark, config.job_timeout) as in_time:
             in_time()
-            faults, warned, counts = validate(open_chain(spark, config, every_repeat=True))
+            faults, warned, counts = validate(open_inputs(spark, config, every_repeat=True))
     if faults:
         raise ContractError(faults)
     for text in warned:
@@ -114,18 +116,19 @@ def _validate(options: dict[str, Any]) -> int:
 
 
 def _explain(options: dict[str, Any]) -> int:
-    from recallk_spark.job import PLAN, open_chain  # noqa: PLC0415
+    from recallk_spark.inputs import open_inputs  # noqa: PLC0415
+    from recallk_spark.plans import MEANING  # noqa: PLC0415
     from recallk_spark.session import GROUP_LIMIT_THRESHOLD, spark_errors  # noqa: PLC0415
 
     config = _config(options)
     with spark_errors():
         spark = _session(config)
-        chain = open_chain(spark, config)
+        opened = open_inputs(spark, config)
         print("protocol")
         for name, value in config.protocol.settings().items():
             print(f"  {name} = {json.dumps(value, ensure_ascii=False)}")
         print(f"fingerprint\n  {config.protocol.fingerprint}")
-        print(f"plan\n  {PLAN}: every result is ranked by one window per query; the scores are shuffled once, by query")
+        print(f"plan\n  {opened.choice.plan}: {MEANING[opened.choice.plan]}\n  why: {opened.choice.why}")
         threshold = int(spark.conf.get(GROUP_LIMIT_THRESHOLD) or 0)
         if config.protocol.depth > threshold:
             print(
@@ -133,7 +136,7 @@ def _explain(options: dict[str, Any]) -> int:
                 "numbered before they are cut, instead of cutting them on the way; raise it in your session"
             )
         print("physical plan")
-        chain.profile.explain(mode="formatted")
+        opened.chain.profile.explain(mode="formatted")
     return 0
 
 
@@ -261,7 +264,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add("--run-id", metavar="NAME", help="name of a run that brings none")
     add("--set", metavar="KEY=VALUE", action="append", dest="settings", help="any key, as protocol.tie_break=item_desc")
     add("--preset", metavar="NAME", help="named settings: trec_eval, trec_eval9")
-    add("--plan", metavar="PLAN", help="auto or window")
+    add("--plan", metavar="PLAN", help="auto, window or pruned")
     add("--format", metavar="table|json", help="what to print (default: table)")
     add("--job-timeout", metavar="SECONDS", help="give up after this long (default: never)")
     add("--config", metavar="FILE", help="TOML file with any of these; see conf/evaluate.toml")

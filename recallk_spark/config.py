@@ -47,7 +47,7 @@ class JobConfig:
         ds: the day as text, not yet checked to be one; None where the inputs have no days.
         ds_column: the column of the scores that holds the day.
         run_id: the name of a run that brings none of its own.
-        plan: 'auto' or 'window'.
+        plan: 'auto', 'window' or 'pruned'.
         per_query: whether the per-query table is published.
         allow_empty: whether a day without score rows is published as such instead of refused.
         replace_day: whether published runs that are no longer in the input are retired.

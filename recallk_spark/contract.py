@@ -11,7 +11,7 @@ all together. Faults of values are found by the scan that reads them, in one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -42,20 +42,36 @@ from recallk_spark.schema import (
     SCORE,
     SKIPPED,
 )
-from recallk_spark.watch import Check, Watch
+from recallk_spark.watch import AHEAD, Check, Watch
 
 _NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")  # Spark writes both, and null, to one directory
 
 
 def conform_scores(
-    scores: DataFrame, *, protocol: Protocol, watch: Watch | None = None, queries: DataFrame | None = None
+    scores: DataFrame,
+    *,
+    protocol: Protocol,
+    watch: Watch | None = None,
+    queries: DataFrame | None = None,
+    shuffle: bool = True,
+    ahead: bool = False,
 ) -> DataFrame:
     """Scores as ranking takes them: run_id, query_id, item_id, and score or (`tie_break = rank`) rank.
 
     One row is one result. Integer ids become bigint, nothing else is converted; `score_precision = float32` rounds
     scores to single precision. Under `invalid_scores` drop and last a NaN score is null afterwards. A row with a
     null item_id says only that its query is in the run: it returned a list of length 0, or it is not on the list of
-    `queries`; of the latter no score is looked at. With `queries` the rows are partitioned by query.
+    `queries`; of the latter no score is looked at. With `queries` the rows are partitioned by query, or, without
+    `shuffle`, the list of queries is sent to every executor.
+
+    Args:
+        scores: one row is one result, see schema.SCORES.
+        protocol: tie_break, invalid_scores and score_precision are read here.
+        watch: where given, faults are counted instead of stopping the job.
+        queries: conformed list of queries, or None.
+        shuffle: whether rows meet a list of queries by a shuffle.
+        ahead: for the first scan of two: rows are not looked at for faults, which is left to the second; a watch
+            counts them as 'scores ahead'.
 
     Raises:
         ContractError: columns that are missing or of a wrong type, all of them at once.
@@ -94,10 +110,13 @@ def conform_scores(
         checks.append(Check("scores", SCORE, message, invalid, key))
 
     counted = {"invalid_scores": invalid}
+    if ahead:
+        checks, counted = [], {}
     if queries is not None:  # the query's own refusal comes first: rows are partitioned by what comes out of it
         query = F.col(QUERY) if watch is not None else _guard(QUERY, checks)
-        scores = _mark_listed(scores.withColumn(QUERY, _id(scores, QUERY, query)).repartition(QUERY), queries)
-    frame, guarded = _apply(scores, "scores", checks, watch, counted=counted, content=F.lit(0))
+        scores = scores.withColumn(QUERY, _id(scores, QUERY, query))
+        scores = _mark_listed(scores.repartition(QUERY) if shuffle else scores, queries, send=not shuffle)
+    frame, guarded = _apply(scores, AHEAD if ahead else "scores", checks, watch, counted=counted)
     return frame.select(
         (guarded(RUN) if RUN in scores.columns else run).alias(RUN),
         F.col(QUERY) if queries is not None else _id(scores, QUERY, guarded(QUERY)),
@@ -142,7 +161,7 @@ def conform_relevance(
             checks.append(Check("relevance", GRADE, message, broken, key))
 
     content = F.xxhash64(QUERY, ITEM, grade)
-    frame, guarded = _apply(relevance, "relevance", checks, watch, counted={}, content=content)
+    frame, guarded = _apply(relevance, "relevance", checks, watch, content=content)
     return frame.select(
         _id(relevance, QUERY, guarded(QUERY)),
         _id(relevance, ITEM, guarded(ITEM)),
@@ -178,7 +197,7 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
         Check("queries", QUERY, "null query_id", _sound(queries) & F.col(QUERY).isNull(), F.lit("null")),
     ]
     content = F.xxhash64(QUERY, *(F.col(column).cast("string") for column in columns))
-    frame, guarded = _apply(queries, "queries", checks, watch, counted={}, content=content)
+    frame, guarded = _apply(queries, "queries", checks, watch, content=content)
     return frame.select(_id(queries, QUERY, guarded(QUERY)), *(F.col(column) for column in columns if column != QUERY))
 
 
@@ -187,10 +206,15 @@ def slice_columns(slices: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column for name in slices for column in name.split("*")))
 
 
-def _mark_listed(frame: DataFrame, queries: DataFrame) -> DataFrame:
-    """The frame, LISTED true where the query is on the list; the list decides which queries exist, before all else."""
+def _mark_listed(frame: DataFrame, queries: DataFrame, *, send: bool = False) -> DataFrame:
+    """The frame, LISTED true where the query is on the list; the list decides which queries exist, before all else.
+
+    With `send` the list goes to every executor, and the frame stays where it is.
+    """
     ids = queries.select(QUERY).distinct().withColumn(LISTED, F.lit(True))
-    return frame.join(ids, on=QUERY, how="left").withColumn(LISTED, F.coalesce(LISTED, F.lit(False)))
+    return frame.join(F.broadcast(ids) if send else ids, on=QUERY, how="left").withColumn(
+        LISTED, F.coalesce(LISTED, F.lit(False))
+    )
 
 
 def _apply(
@@ -199,13 +223,13 @@ def _apply(
     checks: Sequence[Check],
     watch: Watch | None,
     *,
-    counted: dict[str, Column],
-    content: Column,
+    counted: Mapping[str, Column] | None = None,
+    content: Column | None = None,
 ) -> tuple[DataFrame, Callable[[str], Column]]:
     """The frame without its skipped lines, and a function that gives a column with the refusals that stand in it."""
     skipped = F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else F.lit(False)
     if watch is not None:
-        counted = {**counted, "skipped_lines": skipped}
+        counted = {} if table == AHEAD else {**(counted or {}), "skipped_lines": skipped}
         frame = watch.over(frame, table, checks, counted=counted, content=content)
     if SKIPPED in frame.columns:
         frame = frame.where(~skipped)
@@ -239,8 +263,9 @@ def _malformed(table: str, frame: DataFrame, column: str) -> list[Check]:
 
 
 def _key(*parts: tuple[str, Column]) -> Column:
-    shown = [F.concat(F.lit(f"{name} "), F.coalesce(value.cast("string"), F.lit("null"))) for name, value in parts]
-    return F.concat_ws(", ", *shown)
+    """The row's key in words; one call in the generated code, which is small only then."""
+    names, values = zip(*parts, strict=True)
+    return F.format_string(", ".join(f"{name} %s" for name in names), *(value.cast("string") for value in values))
 
 
 def _invalid(scores: DataFrame) -> Column:

@@ -12,15 +12,14 @@ from pyspark.sql import DataFrame
 
 from recallk_spark.chain import Chain, Inputs
 from recallk_spark.columns import require_same_id_types
-from recallk_spark.errors import ContractError, Fault, UsageError, did_you_mean
+from recallk_spark.errors import ContractError, Fault, UsageError
+from recallk_spark.plans import AUTO, HANDED_IN, Plan, choose
 from recallk_spark.profile import RUN_COUNTS
 from recallk_spark.protocol import Protocol
 from recallk_spark.refusals import Row, require_sound, total_rows, warnings
 from recallk_spark.report import Report
 from recallk_spark.schema import JUDGED, PER_QUERY, PROFILE, RANKED, RUN
 from recallk_spark.watch import Watch
-
-PLANS = ("auto", "window")
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class Evaluation:
 
     inputs: Inputs
     protocol: Protocol
+    plan: Plan = Plan.WINDOW
 
     def profile(self) -> DataFrame:
         """The recall-vs-depth profile: one row per run, relevance set, min_grade, slice and k = 1..depth.
@@ -52,7 +52,7 @@ class Evaluation:
 
     @property
     def ranked(self) -> DataFrame:
-        """One row per result within depth: columns of schema.RANKED."""
+        """One row per result within depth: columns of schema.RANKED. Every result is ranked, whatever the plan."""
         return self._chain().ranked.select(*RANKED.names)
 
     @property
@@ -77,7 +77,7 @@ class Evaluation:
         return Report.of(rows, protocol=self.protocol, counts=run_counts(chain, rows), warnings=warnings(chain, rows))
 
     def _chain(self, watch: Watch | None = None) -> Chain:
-        return Chain(self.inputs, self.protocol, watch=watch)
+        return Chain(self.inputs, self.protocol, watch=watch, plan=self.plan)
 
 
 def evaluate(
@@ -87,7 +87,7 @@ def evaluate(
     protocol: Protocol | None = None,
     queries: DataFrame | None = None,
     slices: Sequence[str] = (),
-    plan: str = "auto",
+    plan: str = AUTO,
 ) -> Evaluation:
     """Measures how much of what is relevant each run returned, at every depth. Runs no job.
 
@@ -98,19 +98,22 @@ def evaluate(
         protocol: every setting that decides what a number means; the specification's defaults when left out.
         queries: the list of queries to evaluate, one row each: query_id and slice columns.
         slices: columns of `queries` to report apart, such as 'country'; 'country*device' is their cross.
-        plan: 'window' or 'auto'.
+        plan: how ranks come about, the numbers are the same. 'window' reads the scores once and shuffles them once;
+            'pruned' reads them twice, shuffles none of them, and suits scores that read the same twice (files,
+            tables) and relevance that every executor can hold; 'auto' is 'window' for frames.
 
     Raises:
         ContractError: columns missing or of the wrong type; ids of different types on two sides.
-        UsageError: an unknown plan, slices without queries.
+        UsageError: an unknown plan, or one that does not go with the protocol; slices without queries.
     """
-    if plan not in PLANS:
-        raise UsageError(f"plan: unknown value '{plan}'{did_you_mean(plan, PLANS)}")
+    protocol = protocol or Protocol()
+    choice = choose(plan, protocol, obstacle=HANDED_IN)
     if slices and queries is None:
         raise UsageError("slices are columns of the list of queries; give queries=")
     if isinstance(slices, str):
         raise UsageError(f"slices: a sequence of names, not the text '{slices}'")
-    evaluation = Evaluation(Inputs(scores, relevance, queries, tuple(dict.fromkeys(slices))), protocol or Protocol())
+    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(slices)))
+    evaluation = Evaluation(inputs, protocol, choice.plan)
     require_conforming(evaluation._chain())
     return evaluation
 

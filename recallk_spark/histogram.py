@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from recallk_spark.judging import NUM_RELEVANT_EACH
 from recallk_spark.lists import counted_text
-from recallk_spark.policies import Gain
+from recallk_spark.ndcg import NDCG_TYPE, dcg, ideal_dcg, ndcg
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import QUERY, RANK, RUN, TOTAL
@@ -20,7 +20,6 @@ from recallk_spark.schema import QUERY, RANK, RUN, TOTAL
 NUM_RELEVANT = "num_relevant"
 SLICE = ("slice", "slice_value")
 PLACE = "min_grade_place"  # of a min_grade among those of the protocol, from 0
-NDCG_TYPE = "decimal(38,15)"
 
 # one row is one run, min_grade, slice, |R| and rank; counts over the counted queries of the run with that |R|:
 #   hits, first_hits (those with running number 1), hit_numbers (sum of running numbers), judged (judged items),
@@ -76,37 +75,43 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         protocol: min_grade, no_relevant, gain and cutoffs are read here.
         queries_given: whether a list of queries decides which queries exist.
     """
-    needed = topics.select(QUERY, "listed", NUM_RELEVANT, NUM_RELEVANT_EACH, "ideal_grades", "slices")
-    known = lists.join(needed, on=QUERY, how="left")
+    needed = topics.selectExpr(
+        QUERY, "listed", NUM_RELEVANT, NUM_RELEVANT_EACH, f"{ideal_dcg(protocol)} as ideal_dcg", "slices"
+    )
+    known = lists.join(needed, on=QUERY, how="left").selectExpr("*", f"{dcg(protocol)} as dcg")
     grade = grade_key(protocol)
+    counted = f"coalesce(listed, false) and {counted_text(protocol)}"
     rows = _at_each_min_grade(known, protocol).selectExpr(
         RUN,
         *grade,
-        f"{_SLICES} as slice",
+        f"explode({_SLICES}) as slice",
         f"coalesce({NUM_RELEVANT}, 0) as {NUM_RELEVANT}",
-        "coalesce(listed, false) as evaluated",
-        f"coalesce(listed, false) and {counted_text(protocol)} as counted",
-        "listed is null as unknown",
-        f"{'false' if queries_given else 'true'} or coalesce(listed, false) as exists",
+        f"{counted} as counted",
+        *(f"bigint({count}) as {name}" for name, count in _query_counts(counted, queries_given).items()),
         "num_retrieved",
-        "arrays_zip(ranks, grades) as results",
-        "coalesce(ideal_grades, cast(array() as array<double>)) as ideal_grades",
-        REPEATS,
+        "arrays_zip(ranks, grades) as judged_list",
+        f"{ndcg(protocol)} as ndcgs",
     )
-    entries = rows.selectExpr(RUN, *grade, "explode(slice) as slice", f"{_entries(protocol)} as entries")
-    flat = entries.selectExpr(RUN, *grade, "slice.*", "explode(entries) as entry").select(
-        RUN, *grade, *SLICE, "entry.*"
+    entries = rows.selectExpr(
+        RUN,
+        *grade,
+        "slice.*",
+        f"{NUM_RELEVANT} as of_list",
+        *QUERY_COUNTS,
+        "ndcgs",
+        f"inline({_entries(protocol)}) as ({RANK}, what)",
     )
     counts = {
-        "hits": "count(hit_number)",
-        "first_hits": "count_if(hit_number = 1)",
-        "hit_numbers": "coalesce(sum(hit_number), 0)",
-        "judged": "sum(judged)",
-        "lists": "sum(lists)",
-        "ndcg": f"cast(sum(ndcg) as {NDCG_TYPE})",
-        **{name: f"coalesce(sum(query.{name}), 0)" for name in QUERY_COUNTS},
+        "hits": "count_if(what >= 1)",
+        "first_hits": "count_if(what = 1)",
+        "hit_numbers": "sum(if(what >= 1, what, 0))",
+        "judged": f"count_if(what >= {_NO_HIT})",
+        "lists": f"count_if(what = {_END})",
+        "ndcg": f"cast(sum(if(what <= {_CUTOFF}, get(ndcgs, {_CUTOFF} - what), null)) as {NDCG_TYPE})",
+        **{name: f"sum(if(what = {_QUERY}, {name}, 0))" for name in QUERY_COUNTS},
     }
-    return flat.groupBy(RUN, *grade, *SLICE, NUM_RELEVANT, RANK).agg(
+    keyed = entries.selectExpr("*", f"if(what = {_QUERY}, 0, of_list) as {NUM_RELEVANT}")
+    return keyed.groupBy(RUN, *grade, *SLICE, NUM_RELEVANT, RANK).agg(
         *(F.expr(f"{count} as {name}") for name, count in counts.items())
     )
 
@@ -152,73 +157,43 @@ _SLICES = (
 )
 
 
+# What an entry of a list is: the running number of a hit (from 1), or one of these
+_NO_HIT = 0  # a judged result that is no hit
+_END = -1  # the end of the list, at the rank of its last result
+_QUERY = -2  # the list as a whole, at rank 0
+_CUTOFF = -3  # the first cutoff; the next ones are the integers below
+
+
 def _entries(protocol: Protocol) -> str:
-    """What one list adds to the histogram: itself as a query and, when counted, its results, its end and its nDCG."""
+    """What one list adds to the histogram: itself as a query and, when counted, its results, its end, its cutoffs."""
+
+    def entry(rank: str | int, what: str | int) -> str:
+        return f"named_struct('{RANK}', {rank}, 'what', {what})"
+
     relevant = f"result.grades >= {min_grade_text(protocol)}"
-    hit = _entry("hit.ranks", hit_number="place + 1", judged=1)
-    other = _entry("other.ranks", judged=1)
-    cutoffs = ", ".join(map(str, protocol.cutoffs))
-    own = _entry("0", num_relevant="0", query=_query_counts())
+    whole = entry(0, _QUERY)
+    cutoffs = ", ".join(entry(k, _CUTOFF - place) for place, k in enumerate(protocol.cutoffs))
     return f"""if(
         counted,
         concat(
-            array({own}),
-            transform(filter(results, result -> {relevant}), (hit, place) -> {hit}),
-            transform(filter(results, result -> not {relevant}), other -> {other}),
-            array({_entry("num_retrieved", lists=1)}),
-            transform(array({cutoffs}), k -> {_entry("k", ndcg=_ndcg(protocol))})
+            array({whole}, {entry("num_retrieved", _END)}, {cutoffs}),
+            transform(filter(judged_list, result -> {relevant}), (hit, place) -> {entry("hit.ranks", "place + 1")}),
+            transform(filter(judged_list, result -> not {relevant}), other -> {entry("other.ranks", _NO_HIT)})
         ),
-        array({own})
+        array({whole})
     )"""
 
 
-def _entry(
-    rank: str,
-    *,
-    num_relevant: str = NUM_RELEVANT,
-    hit_number: str = "null",
-    judged: int = 0,
-    lists: int = 0,
-    ndcg: str = "null",
-    query: str = "null",
-) -> str:
-    query_type = f"struct<{', '.join(f'{name}: bigint' for name in QUERY_COUNTS)}>"
-    return (
-        f"named_struct('{NUM_RELEVANT}', {num_relevant}, '{RANK}', int({rank}), 'hit_number', bigint({hit_number}), "
-        f"'judged', {judged}, 'lists', {lists}, 'ndcg', cast({ndcg} as {NDCG_TYPE}), "
-        f"'query', cast({query} as {query_type}))"
-    )
-
-
-def _query_counts() -> str:
-    counts = {
-        "queries": "counted",
-        "queries_in_run": "evaluated",
-        "queries_unjudged": "unknown and exists",
-        "run_unlisted": "unknown and not exists",
-        REPEATS: f"if(exists, {REPEATS}, 0)",
+def _query_counts(counted: str, queries_given: bool) -> dict[str, str]:
+    """What a list adds to each of QUERY_COUNTS: SQL over its columns and those of its query."""
+    unknown = "listed is null"
+    exists = "coalesce(listed, false)" if queries_given else "true"
+    return {
+        "queries": counted,
+        "queries_in_run": "coalesce(listed, false)",
+        "queries_unjudged": f"{unknown} and {exists}",
+        "run_unlisted": f"{unknown} and not {exists}",
+        REPEATS: f"if({exists}, {REPEATS}, 0)",
         "results": "num_retrieved",
-        "judged_results": "size(results)",
+        "judged_results": "size(ranks)",
     }
-    return f"named_struct({', '.join(f'{name!r}, bigint({counts[name]})' for name in QUERY_COUNTS)})"
-
-
-def _ndcg(protocol: Protocol) -> str:
-    """nDCG@k of one list: DCG of its judged results over DCG of all positive grades, best first; 0 where that is 0.
-
-    Discount log2(rank + 1); gain g or 2^g - 1. Jarvelin and Kekalainen (2002), as trec_eval's ndcg_cut takes it.
-    Every positive grade gains, whatever min_grade.
-    """
-
-    def gain(grade: str) -> str:
-        return f"if({grade} > 0, {grade if protocol.gain is Gain.LINEAR else f'pow(2D, {grade}) - 1'}, 0D)"
-
-    def total(terms: str) -> str:
-        return f"aggregate({terms}, 0D, (so_far, term) -> so_far + term)"
-
-    dcg = total(
-        f"transform(filter(results, result -> result.ranks <= k), "
-        f"result -> {gain('result.grades')} / log2(result.ranks + 1))"
-    )
-    ideal = total(f"transform(slice(ideal_grades, 1, k), (grade, place) -> {gain('grade')} / log2(place + 2))")
-    return f"coalesce(try_divide({dcg}, {ideal}), 0D)"

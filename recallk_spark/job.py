@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -13,121 +13,51 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from recallk_spark.chain import Chain, Inputs
+from recallk_spark.chain import Chain
 from recallk_spark.config import JobConfig
-from recallk_spark.errors import Fault, UsageError
-from recallk_spark.evaluation import require_conforming, run_counts
+from recallk_spark.errors import Fault
+from recallk_spark.evaluation import run_counts
+from recallk_spark.inputs import Opened, Tables
 from recallk_spark.manifest import published
 from recallk_spark.refusals import Row, find_faults, require_sound, warnings
 from recallk_spark.report import Report
 from recallk_spark.schema import (
-    ITEM,
     PER_QUERY,
     PROFILE,
     PROTOCOL,
-    QUERY,
-    RANK,
     RELEVANCE_SET_ALL,
     RUN,
     SCHEMA_VERSION,
-    SCORE,
 )
 from recallk_spark.sinks import Attempt, Output
-from recallk_spark.snapshot import input_files
-from recallk_spark.sources import MissingDay, read_scores, read_source
-from recallk_spark.specs import Kind, Source, parse_day, parse_source
-from recallk_spark.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Step = Callable[[str], None]
-PLAN = "window"
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The inputs that a configuration names, parsed but not read."""
-
-    scores: tuple[Source, ...]
-    relevance: Source
-    queries: Source | None
-    ds: str | None
-
-    @classmethod
-    def of(cls, config: JobConfig) -> Tables:
-        """Raises UsageError where something is missing or malformed."""
-        if not config.scores:
-            raise UsageError("no scores; give --scores SPEC (or RECALLK_SCORES, or scores in the configuration file)")
-        if not config.relevance:
-            raise UsageError("no relevance; give --relevance SPEC (or RECALLK_RELEVANCE, or relevance in the file)")
-        if config.output and config.output.startswith("table:"):
-            raise UsageError(f"output {config.output}: results are published to a directory, not to a catalog table")
-        if config.slices and not config.queries:
-            raise UsageError("slices are columns of the list of queries; give --queries SPEC")
-        return cls(
-            tuple(parse_source(text, kind=Kind.SCORES) for text in config.scores),
-            parse_source(config.relevance, kind=Kind.RELEVANCE),
-            parse_source(config.queries, kind=Kind.QUERIES) if config.queries else None,
-            parse_day(config.ds) if config.ds else None,
-        )
-
-    def named(self) -> list[Source]:
-        """Every input, scores first."""
-        return [*self.scores, self.relevance, *([self.queries] if self.queries else [])]
-
-
-def open_chain(spark: SparkSession, config: JobConfig, *, every_repeat: bool = False) -> Chain:
-    """The chain over the configured inputs, with a watch. Names and types are checked, no job is run.
-
-    Raises:
-        UsageError: the configuration names no inputs, or malformed ones.
-        InputError: an input is missing, unreadable or breaks the contract.
-    """
-    tables = Tables.of(config)
-    relevance = read_source(spark, tables.relevance, kind=Kind.RELEVANCE, ds=tables.ds, ds_column=config.ds_column)
-    try:
-        scores = read_scores(spark, tables.scores, run_id=config.run_id, ds=tables.ds, ds_column=config.ds_column)
-    except MissingDay:
-        if not config.allow_empty:
-            raise
-        scores = _no_scores(relevance)
-    queries = (
-        read_source(spark, tables.queries, kind=Kind.QUERIES, ds=tables.ds, ds_column=config.ds_column)
-        if tables.queries
-        else None
-    )
-    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(config.slices)))
-    chain = Chain(inputs, config.protocol, watch=Watch(), every_repeat=every_repeat)
-    require_conforming(chain)
-    return chain
-
-
-def _no_scores(relevance: DataFrame) -> DataFrame:
-    """A score table without rows, its ids of the types that relevance has."""
-    ids = [column for column in (QUERY, ITEM) if column in relevance.columns]
-    return relevance.where("false").select(F.lit("").alias(RUN), *ids, F.lit(0.0).alias(SCORE), F.lit(0).alias(RANK))
-
-
-def validate(chain: Chain) -> tuple[list[Fault], list[str], dict[str, dict[str, int]]]:
+def validate(opened: Opened) -> tuple[list[Fault], list[str], dict[str, dict[str, int]]]:
     """Reads the inputs once: every fault, every warning, the counts of each run."""
+    chain = opened.chain
     rows = _rows_at(chain, (chain.protocol.max_cutoff,))
     faults = find_faults(chain, rows)
     return faults, [] if faults else warnings(chain, rows), run_counts(chain, rows)
 
 
-def evaluate_only(chain: Chain, config: JobConfig) -> Report:
+def evaluate_only(opened: Opened, config: JobConfig) -> Report:
     """The report of the inputs, nothing published.
 
     Raises:
         ContractError: naming every fault.
     """
-    rows = _rows_at(chain, config.protocol.cutoffs)
-    require_sound(chain, rows, allow_empty=config.allow_empty)
-    return _report(chain, rows)
+    rows = _rows_at(opened.chain, config.protocol.cutoffs)
+    opened.require_unchanged(config)
+    require_sound(opened.chain, rows, allow_empty=config.allow_empty)
+    return _report(opened.chain, rows)
 
 
-def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *, step: Step) -> Report:
+def evaluate_and_publish(spark: SparkSession, opened: Opened, config: JobConfig, *, step: Step) -> Report:
     """Evaluates and publishes profile, per-query table and protocol of each run under `config.output`.
 
     The scores are read by the first step, which stores the lists; all else is made from these. Nothing is
@@ -139,11 +69,12 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
         ContractError: naming every fault; an earlier result stays as it was.
         PublishError: storage failed, or another writer was first.
     """
-    tables = Tables.of(config)
+    tables = opened.tables
     output = Output(str(config.output), ds=tables.ds)
     with output.begin() as attempt:
         step("reading scores, ranking, judging")
-        stored = _store_lists(spark, chain, attempt)
+        stored = _store_lists(spark, opened.chain, attempt)
+        opened.require_unchanged(config)
         step("profile")
         profile, rows = _store_profile(spark, stored, attempt)
         require_sound(stored, rows, allow_empty=config.allow_empty)
@@ -153,9 +84,9 @@ def evaluate_and_publish(spark: SparkSession, chain: Chain, config: JobConfig, *
             _write(stored.per_query.select(*PER_QUERY.names), attempt, "per_query")
         report = _report(stored, rows)
         counts = {**{run: {} for run in _empty_runs(config, tables, report)}, **report.counts}
-        _write(_protocol_rows(spark, stored, tables, counts), attempt, "protocol")
+        _write(_protocol_rows(spark, stored, opened, counts), attempt, "protocol")
         step("publishing")
-        attempt.commit(dict.fromkeys(counts, _manifest(config, tables)))
+        attempt.commit(dict.fromkeys(counts, _manifest(config, opened)))
         stale = attempt.stale_runs(counts)
         if config.replace_day and stale:
             attempt.retire(stale)
@@ -220,7 +151,7 @@ def _empty_runs(config: JobConfig, tables: Tables, report: Report) -> list[str]:
 
 
 def _protocol_rows(
-    spark: SparkSession, chain: Chain, tables: Tables, counts: Mapping[str, Mapping[str, int]]
+    spark: SparkSession, chain: Chain, opened: Opened, counts: Mapping[str, Mapping[str, int]]
 ) -> DataFrame:
     assert chain.watch is not None
     versions = {"recallk_spark": version("recallk-spark"), "spark": spark.version, "python": platform.python_version()}
@@ -228,8 +159,8 @@ def _protocol_rows(
         "fingerprint": chain.protocol.fingerprint,
         "protocol": _json(chain.protocol.settings()),
         "digests": _json(chain.watch.digests()),
-        "inputs": _json([str(source) for source in tables.named()]),
-        "plan": PLAN,
+        "inputs": _json([str(source) for source in opened.tables.named()]),
+        "plan": str(opened.choice.plan),
         "schema_version": SCHEMA_VERSION,
         "versions": _json(versions),
     }
@@ -241,11 +172,8 @@ def _protocol_rows(
     return spark.createDataFrame(table, PROTOCOL)
 
 
-def _manifest(config: JobConfig, tables: Tables) -> dict[str, Any]:
-    inputs = [
-        {"name": str(source), "files": input_files(source, ds=tables.ds, ds_column=config.ds_column)}
-        for source in tables.named()
-    ]
+def _manifest(config: JobConfig, opened: Opened) -> dict[str, Any]:
+    inputs = [{"name": str(source), "files": files} for source, files in opened.files.items()]
     return {"fingerprint": config.protocol.fingerprint, "schema_version": SCHEMA_VERSION, "inputs": inputs}
 
 

@@ -168,14 +168,19 @@ def judge(
     """
     met = ranked.join(labels.select(QUERY, "items", "grades", "num_relevant"), on=QUERY, how="left")
     if protocol.unjudged_queries is UnjudgedQueries.ERROR and refuse and not every_query_judged:
-        message = "scores.query_id: unjudged query in the run, and unjudged_queries = error (for example query "
-        refusal = F.raise_error(F.concat(F.lit(message), F.col(QUERY), F.lit(")")))
-        met = met.withColumn(RANK, F.when(F.col("items").isNull(), refusal).otherwise(F.col(RANK)))
+        met = refuse_unjudged(met, RANK)
     place = F.array_position("items", F.col(ITEM))
     graded = met.withColumn(
         GRADE, F.when(F.col(RANK).isNotNull() & (place > 0), F.get("grades", (place - 1).cast("int")))
     )
     return _number_hits(graded, protocol).select(*JUDGED.names, REPEATS)
+
+
+def refuse_unjudged(met: DataFrame, column: str) -> DataFrame:
+    """The rows, with the refusal in a column where their query has no labels (`items` is null)."""
+    message = "scores.query_id: unjudged query in the run, and unjudged_queries = error (for example query "
+    refusal = F.raise_error(F.concat(F.lit(message), F.col(QUERY), F.lit(")")))
+    return met.withColumn(column, F.when(F.col("items").isNull(), refusal).otherwise(F.col(column)))
 
 
 def _number_hits(graded: DataFrame, protocol: Protocol) -> DataFrame:

@@ -28,6 +28,16 @@ def gather_lists(judged: DataFrame) -> DataFrame:
         F.expr(f"sort_array(collect_list(if({GRADE} is null, null, struct({ITEM}, {RANK}, {GRADE})))) as by_item"),
         F.expr(f"sum({REPEATS}) as counted_repeats"),
     )
+    return in_rank_order(gathered, repeats="coalesce(counted_repeats, size(by_item) - size(by_rank))")
+
+
+def in_rank_order(gathered: DataFrame, *, repeats: str) -> DataFrame:
+    """LISTS columns from lists whose judged results are in the order of item, then rank.
+
+    Args:
+        gathered: run_id, query_id, num_retrieved, by_item (item, rank, grade; every copy of an item or its best one).
+        repeats: SQL over these and by_rank, the best copy of each item in rank order.
+    """
     best_copies = f"filter(by_item, (result, place) -> place = 0 or result.{ITEM} != get(by_item, place - 1).{ITEM})"
     by_rank = f"sort_array(transform({best_copies}, result -> struct(result.{RANK}, result.{GRADE})))"
     return gathered.selectExpr("*", f"{by_rank} as by_rank").selectExpr(
@@ -36,7 +46,7 @@ def gather_lists(judged: DataFrame) -> DataFrame:
         "num_retrieved",
         f"by_rank.{RANK} as ranks",
         f"by_rank.{GRADE} as grades",
-        f"bigint(coalesce(counted_repeats, size(by_item) - size(by_rank))) as {REPEATS}",
+        f"bigint({repeats}) as {REPEATS}",
     )
 
 

@@ -23,7 +23,7 @@ from recallk_spark.policies import MissingQueries, NoRelevant, ShortLists, Unjud
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import MIN_GRADE, PROFILE, RANK, RELEVANCE_SET_ALL, RUN, TOTAL
-from recallk_spark.uncertainty import interval, standard_error_macro, standard_error_micro
+from recallk_spark.uncertainty import interval, squares, standard_error
 
 _MEMBER_TYPES = {
     PLACE: "int",
@@ -172,10 +172,10 @@ def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
     means = sums.selectExpr(
         "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
     )
-    errors = means.selectExpr(
+    errors = means.selectExpr("*", f"{squares(bare)} as squares").selectExpr(
         "*",
-        f"{standard_error_macro(bare)} as recall_macro_error",
-        f"{standard_error_micro()} as recall_micro_error",
+        f"{standard_error('macro', total='n')} as recall_macro_error",
+        f"{standard_error('micro', total='relevant')} as recall_micro_error",
     )
     cutoffs = ", ".join(map(str, protocol.cutoffs))
     return errors.selectExpr(

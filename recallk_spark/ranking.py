@@ -39,8 +39,8 @@ def top_k(
         every_repeat: count repeated results of every item, not only what the duplicates policy needs.
         refuse: under `duplicates = error`, whether a repeat stops the job or is only counted.
     """
-    order = _order(protocol)
-    placed = (scores if partitioned else scores.repartition(QUERY)).withColumn("ranked", _takes_a_rank(protocol))
+    order = result_order(protocol)
+    placed = (scores if partitioned else scores.repartition(QUERY)).withColumn("ranked", takes_a_rank(protocol))
     if protocol.duplicates is Duplicates.COLLAPSE:
         placed = _collapse(placed, order=order, depth=protocol.depth)
     position = F.row_number().over(_list_window().orderBy(*order))
@@ -59,19 +59,21 @@ def _list_window() -> WindowSpec:
     return Window.partitionBy(QUERY, RUN)
 
 
-def _order(protocol: Protocol) -> list[Column]:
-    if protocol.tie_break is TieBreak.RANK:
-        best_first = F.col(RANK).asc_nulls_last()
-    elif protocol.score_order is ScoreOrder.DESC:
-        best_first = F.col(SCORE).desc_nulls_last()
-    else:
-        best_first = F.col(SCORE).asc_nulls_last()
+def order_column(protocol: Protocol) -> str:
+    """The column whose value comes first in the order: the score, or the given rank."""
+    return RANK if protocol.tie_break is TieBreak.RANK else SCORE
+
+
+def result_order(protocol: Protocol) -> list[Column]:
+    """The total order of the results of a list, best first."""
+    value = F.col(order_column(protocol))
+    descending = protocol.tie_break is not TieBreak.RANK and protocol.score_order is ScoreOrder.DESC
+    best_first = value.desc_nulls_last() if descending else value.asc_nulls_last()
     item = F.col(ITEM)
-    descending = protocol.tie_break is TieBreak.ITEM_DESC
-    return [best_first, item.desc_nulls_last() if descending else item.asc_nulls_last()]
+    return [best_first, item.desc_nulls_last() if protocol.tie_break is TieBreak.ITEM_DESC else item.asc_nulls_last()]
 
 
-def _takes_a_rank(protocol: Protocol) -> Column:
+def takes_a_rank(protocol: Protocol) -> Column:
     """False on a row without an item (a list of length 0) and on an invalid score that is to be dropped.
 
     Both come last in the order, so the ranks above them are what they would be without them.

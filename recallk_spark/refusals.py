@@ -66,6 +66,9 @@ def find_faults(chain: Chain, profile: Sequence[Row], *, allow_empty: bool = Fal
     if watch is None:
         raise ValueError("faults are counted by a chain that watches its inputs")
     faults = watch.faults()
+    first, second = watch.rows_read_twice() or (0, 0)
+    if first != second:
+        faults.append(Fault("scores", "", f"changed while they were read: {first:,} rows, then {second:,}"))
     score_rows = watch.counts("scores").get("rows", 0)
     if not allow_empty and not score_rows:
         faults.append(Fault("scores", "", "no score rows at all"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from recallk_spark.plans import PLANS
 from recallk_spark.protocol import Protocol
 
 SECTIONS = ("job", "protocol", "spark")
@@ -199,7 +200,7 @@ _JOB: Mapping[str, Kind] = {
     "ds": OPTIONAL,
     "ds_column": NAME,
     "run_id": OPTIONAL,
-    "plan": _choice("auto", "window"),
+    "plan": _choice(*PLANS),
     "per_query": FLAG,
     "allow_empty": FLAG,
     "replace_day": FLAG,

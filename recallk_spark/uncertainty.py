@@ -14,24 +14,32 @@ Z_95 = 1.959963984540054  # the 0.975 quantile of the standard normal distributi
 _WITHIN = "greatest(g.squares - g.h * g.h / g.n, 0D)"
 
 
-def standard_error_macro(bare: int) -> str:
-    """Standard error of macro recall: se^2 = n/(n-1) * sum (x - mean)^2 / n^2, x = h/|R|; null when n < 2.
+def squares(bare: int) -> str:
+    """SQL: `macro` and `micro`, the sums of squared deviations behind the two standard errors, in one pass.
+
+    Macro: sum (x - mean)^2 with x = h/|R|. Micro, a ratio of sums rho, linearised: sum (h - rho |R|)^2.
 
     Args:
         bare: the recall of a query with |R| = 0.
     """
-    within = f"if(g.r > 0, {_WITHIN} / (g.r * g.r), 0D)"
-    off = f"(if(g.r > 0, g.h / (g.n * g.r), {bare}) - recall_macro)"
-    return _standard_error(f"{within} + g.n * {off} * {off}", total="n")
+    within_macro = f"if(g.r > 0, {_WITHIN} / (g.r * g.r), 0D)"
+    off_macro = f"(if(g.r > 0, g.h / (g.n * g.r), {bare}) - recall_macro)"
+    off_micro = "(g.h / g.n - recall_micro * g.r)"
+    macro = f"so_far.macro + ({within_macro} + g.n * {off_macro} * {off_macro})"
+    micro = f"so_far.micro + ({_WITHIN} + g.n * {off_micro} * {off_micro})"
+    zero = "cast(0 as double)"
+    return (
+        f"aggregate(groups, struct({zero} as macro, {zero} as micro), "
+        f"(so_far, g) -> struct({macro} as macro, {micro} as micro))"
+    )
 
 
-def standard_error_micro() -> str:
-    """Standard error of micro recall rho, a ratio of sums, linearised; null when n < 2 or sum |R| = 0.
+def standard_error(which: str, *, total: str) -> str:
+    """SQL: se^2 = n/(n-1) * squares / total^2, total being n for macro recall and sum |R| for micro recall.
 
-    se^2 = n/(n-1) * sum (h - rho |R|)^2 / (sum |R|)^2.
+    Null when n < 2 or the total is 0.
     """
-    off = "(g.h / g.n - recall_micro * g.r)"
-    return _standard_error(f"{_WITHIN} + g.n * {off} * {off}", total="relevant")
+    return f"if(n >= 2, sqrt(try_divide(n * squares.{which}, (n - 1) * double({total}) * {total})), null)"
 
 
 def interval(mean: str) -> tuple[str, str]:
@@ -41,8 +49,3 @@ def interval(mean: str) -> tuple[str, str]:
         f"if({mean}_error is null, null, greatest({mean} - {off}, 0D)) as {mean}_low",
         f"if({mean}_error is null, null, least({mean} + {off}, 1D)) as {mean}_high",
     )
-
-
-def _standard_error(squares: str, *, total: str) -> str:
-    summed = f"aggregate(groups, 0D, (so_far, g) -> so_far + {squares})"
-    return f"if(n >= 2, sqrt(try_divide(n * {summed}, (n - 1) * double({total}) * {total})), null)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from recallk_spark.errors import Fault
+
+AHEAD = "scores ahead"  # the name under which the rows of the first of two scans of the scores are counted
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Check:
 
     def guard(self, column: Column) -> Column:
         """`column`, or the refusal where the row is at fault."""
-        head = F.lit(f"{self.table}.{self.column}: {self.message} (for example ")
-        return F.when(self.broken, F.raise_error(F.concat(head, self.key, F.lit(")")))).otherwise(column)
+        head = f"{self.table}.{self.column}: {self.message} (for example ".replace("%", "%%")
+        return F.when(self.broken, F.raise_error(F.format_string(f"{head}%s)", self.key))).otherwise(column)
 
 
 @dataclass
@@ -41,13 +43,21 @@ class Watch:
     _observations: dict[str, tuple[Observation, Sequence[Check]]] = field(default_factory=dict)
 
     def over(
-        self, frame: DataFrame, table: str, checks: Sequence[Check], *, counted: dict[str, Column], content: Column
+        self,
+        frame: DataFrame,
+        table: str,
+        checks: Sequence[Check],
+        *,
+        counted: Mapping[str, Column],
+        content: Column | None = None,
     ) -> DataFrame:
         """`frame`, while its rows, its broken rows and the rows where each of `counted` is true are being counted.
 
         `content` is a hash of what a row says; the sum over the rows is the table's digest, whatever their order.
         """
-        aggregates = [F.count(F.lit(1)).alias("rows"), F.sum(content.cast("decimal(38,0)")).alias("digest")]
+        aggregates = [F.count(F.lit(1)).alias("rows")]
+        if content is not None:
+            aggregates.append(F.sum(content.cast("decimal(38,0)")).alias("digest"))
         aggregates += [F.count_if(condition).alias(name) for name, condition in counted.items()]
         for number, check in enumerate(checks):
             aggregates.append(F.count_if(check.broken).alias(f"broken_{number}"))
@@ -64,7 +74,8 @@ class Watch:
 
     def digests(self) -> dict[str, str]:
         """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
-        observed = {name: _observed(seen[0]) for name, seen in self._observations.items() if name != "scores"}
+        apart = ("scores", AHEAD)
+        observed = {name: _observed(seen[0]) for name, seen in self._observations.items() if name not in apart}
         return {name: f"{int(seen.get('digest') or 0) % 2**128:032x}" for name, seen in observed.items()}
 
     def repairs(self) -> dict[str, int]:
@@ -82,6 +93,12 @@ class Watch:
                     example = str(observed[f"example_{number}"])
                     found.append(Fault(table, check.column, check.message, count, example))
         return found
+
+    def rows_read_twice(self) -> tuple[int, int] | None:
+        """Rows of the scores by the first and by the second scan; None where there was one scan only."""
+        if AHEAD not in self._observations:
+            return None
+        return self.counts(AHEAD).get("rows", 0), self.counts("scores").get("rows", 0)
 
 
 def _observed(observation: Observation) -> dict[str, Any]:

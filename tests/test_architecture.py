@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "recallk_spark"
 # A room imports only rooms that stand before it. A new room gets its place here.
 ROOMS = [
     # words and values
-    *("errors", "policies", "protocol", "schema", "settings", "config"),
+    *("errors", "policies", "protocol", "plans", "schema", "settings", "config"),
     # demo data
     *("shop", "demo"),
     # publishing
@@ -29,17 +29,17 @@ ROOMS = [
     # inputs
     *("locations", "specs", "snapshot", "text_sources", "arrays", "json_lines", "opening", "union", "sources"),
     # the way of a row
-    *("columns", "watch", "contract", "ranking", "judging", "lists", "histogram", "uncertainty", "profile", "chain"),
-    *("refusals", "report", "evaluation"),
+    *("columns", "watch", "contract", "ranking", "judging", "lists", "counting", "ndcg", "histogram", "uncertainty"),
+    *("profile", "chain", "refusals", "report", "evaluation"),
     # the command line
-    *("session", "job", "terminal", "cli"),
+    *("session", "inputs", "job", "terminal", "cli"),
     # the door: what `import recallk_spark` gives
     "__init__",
 ]
 
 # rooms that never name pyspark, neither on top nor inside a function nor for a type checker
 WITHOUT_SPARK = {
-    *("errors", "policies", "protocol", "settings", "config", "shop", "demo"),
+    *("errors", "policies", "protocol", "plans", "settings", "config", "shop", "demo"),
     *("keys", "owners", "storage", "versions", "parts", "recovery", "manifest", "attempt", "sinks"),
     *("locations", "specs", "snapshot"),
     *("report", "terminal"),

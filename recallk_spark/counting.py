@@ -1,0 +1,138 @@
+"""Ranks of judged results by counting, not by sorting: what the pruned plan does in place of ranking and judging.
+
+Only the ranks of judged results matter, and a rank is one more than the number of results above it. So
+
+1. a first scan finds the judged results: the *keys* of each list, few enough to be sent to every executor;
+2. a second scan places every result among the keys of its list by binary search, and counts, per list and place, on
+   the side of the scan: neither an unjudged result nor a sort of them leaves it.
+
+Why the ranks are those of the window plan. Let t_1, t_2, ... be the distinct keys of a list in the total order of
+`ranking.result_order`, t_j occurring m_j times, and let place(x) be the number of keys that are not below x. Then
+place(x) < j exactly when x stands above t_j, so t_j has rank 1 + sum of the counts at places 0 .. j - 1, and its
+copies have the m_j - 1 ranks after it. Each comparison is Spark's own of two values of one column, as sorting uses it:
+nothing is packed, rounded or hashed, whatever the type. As rank(t_j) >= j, keys after the first `depth` cannot be
+within depth and are left out, which bounds the search.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from recallk_spark.judging import refuse_unjudged
+from recallk_spark.lists import LISTS, in_rank_order
+from recallk_spark.policies import InvalidScores, ScoreOrder, TieBreak, UnjudgedQueries
+from recallk_spark.protocol import Protocol
+from recallk_spark.ranking import order_column, result_order, takes_a_rank
+from recallk_spark.schema import GRADE, ITEM, QUERY, RANK, RUN
+
+CHANGED = "scores: changed while they were read twice; run it again when nothing writes to them"
+
+_LIST = (QUERY, RUN)
+_NOT_RANKED = -1  # the place of a row that says only that its query is in the run
+
+
+def count_lists(
+    ahead: DataFrame,
+    scores: DataFrame,
+    labels: DataFrame,
+    *,
+    protocol: Protocol,
+    every_query_judged: bool = False,
+    refuse: bool = True,
+) -> DataFrame:
+    """The lists of the runs: LISTS columns, to the bit those of `gather_lists(judge(top_k(scores), labels))`.
+
+    Both scans must meet the same results of judged items, or the job stops.
+
+    Args:
+        ahead: scores for the first scan, conformed but for their faults.
+        scores: conformed scores, for the second scan.
+        labels: LABELS. Their items are sent to every executor, and so are the results that meet them.
+        protocol: `duplicates = occupy`; the settings about order, invalid scores, depth and unjudged queries are read.
+        every_query_judged: a list of queries was given, so no query of the run counts as unjudged.
+        refuse: under `unjudged_queries = error`, whether such a query stops the job.
+    """
+    keys = _keys(ahead, labels, protocol)
+    counts = _count_by_place(scores, keys, protocol)
+    # side by side rather than joined: a join on `place` would have Spark write out the whole search in its search for
+    # partition filters
+    both = counts.unionByName(keys.withColumn("results", F.lit(0)), allowMissingColumns=True)
+    of_list = Window.partitionBy(*_LIST).orderBy("place")
+    ranked = both.select(
+        *_LIST,
+        ITEM,
+        GRADE,
+        "copies",
+        "results",
+        F.sum("results").over(of_list.rangeBetween(Window.unboundedPreceding, -1)).alias("above"),
+        F.sum("results").over(of_list.rangeBetween(Window.currentRow, Window.currentRow)).alias("here"),
+    )
+    rank = f"if(here < copies, raise_error('{CHANGED}'), int(coalesce(above, 0) + 1))"
+    ranked = ranked.selectExpr(*_LIST, ITEM, GRADE, "copies", "results", f"if(copies > 0, {rank}, null) as {RANK}")
+    depth = protocol.depth
+    judged = f"if({RANK} <= {depth}, struct({ITEM}, {RANK}, {GRADE}), null)"
+    gathered = ranked.groupBy(*_LIST).agg(
+        F.expr(f"int(least(sum(results), {depth})) as num_retrieved"),
+        F.expr(f"sort_array(collect_list({judged})) as by_item"),
+        F.expr(f"coalesce(sum(if({RANK} <= {depth}, least(copies, {depth} + 1 - {RANK}), 0)), 0) as judged_results"),
+    )
+    lists = in_rank_order(gathered, repeats="judged_results - size(by_rank)")
+    if protocol.unjudged_queries is UnjudgedQueries.ERROR and refuse and not every_query_judged:
+        lists = refuse_unjudged(lists.join(labels.select(QUERY, "items"), on=QUERY, how="left"), "num_retrieved")
+    return lists.select(*LISTS)
+
+
+def _keys(scores: DataFrame, labels: DataFrame, protocol: Protocol) -> DataFrame:
+    """The first scan: one row per list and distinct key, with its place from 1, copies, item, value and grade."""
+    value = order_column(protocol)
+    found = (
+        scores.join(F.broadcast(labels.select(QUERY, "items", "grades")), on=QUERY, how="inner")
+        .where(_ranked(protocol) & F.expr(f"{RUN} is not null and array_contains(items, {ITEM})"))
+        .selectExpr(*_LIST, ITEM, value, f"get(grades, int(array_position(items, {ITEM})) - 1) as {GRADE}")
+    )
+    distinct = (
+        found.repartition(QUERY)
+        .groupBy(*_LIST, ITEM, value)
+        .agg(F.count(F.lit(1)).alias("copies"), F.max(GRADE).alias(GRADE))
+    )
+    place = F.row_number().over(Window.partitionBy(*_LIST).orderBy(*result_order(protocol)))
+    return distinct.withColumn("place", place).where(F.col("place") <= protocol.depth)
+
+
+def _count_by_place(scores: DataFrame, keys: DataFrame, protocol: Protocol) -> DataFrame:
+    """The second scan: one row per list and place, with the number of results there."""
+    value = order_column(protocol)
+    # every column of a key goes in, so that Spark finds the first scan alike here and beside the counts: it runs once
+    key = F.struct("place", value, ITEM, GRADE, "copies")
+    arrays = keys.groupBy(*_LIST).agg(F.sort_array(F.collect_list(key)).alias("keys"))
+    arrays = arrays.selectExpr(*_LIST, f"keys.{value} as key_values", f"keys.{ITEM} as key_items", "size(keys) as n")
+    placed = scores.join(F.broadcast(arrays), on=[*_LIST], how="left")
+    placed = placed.select(*scores.columns, "key_values", "key_items", F.coalesce("n", F.lit(0)).alias("n"))
+    placed = placed.withColumn("place", F.lit(0))
+    for bit in reversed(range(protocol.depth.bit_length())):
+        place = (
+            f"if(n >= place + {2**bit} and {_not_below(f'place + {2**bit - 1}', protocol)}, place + {2**bit}, place)"
+        )
+        placed = placed.withColumn("place", F.expr(place))
+    ranked_place = F.when(_ranked(protocol), F.col("place")).otherwise(_NOT_RANKED)
+    counts = placed.withColumn("place", ranked_place).groupBy(*_LIST, "place").agg(F.count(F.lit(1)).alias("rows"))
+    return counts.selectExpr(*_LIST, "place", f"if(place = {_NOT_RANKED}, 0, rows) as results")
+
+
+def _ranked(protocol: Protocol) -> Column:
+    """Whether a row takes a rank; a value that is refused does not, whoever refuses it."""
+    if protocol.tie_break is not TieBreak.RANK and protocol.invalid_scores is InvalidScores.LAST:
+        return takes_a_rank(protocol)
+    return takes_a_rank(protocol) & F.col(order_column(protocol)).isNotNull()
+
+
+def _not_below(index: str, protocol: Protocol) -> str:
+    """SQL: whether the key at a 0-based index stands above this row or equals it, in `result_order`."""
+    value = order_column(protocol)
+    descending = protocol.tie_break is not TieBreak.RANK and protocol.score_order is ScoreOrder.DESC
+    key, item = f"get(key_values, {index})", f"get(key_items, {index})"
+    above, same = f"{key} {'>' if descending else '<'} {value}", f"{key} = {value}"
+    if protocol.invalid_scores is InvalidScores.LAST:  # null is below every value
+        above, same = f"coalesce({above}, {value} is null and {key} is not null)", f"{key} <=> {value}"
+    return f"({above} or ({same} and {item} {'>=' if protocol.tie_break is TieBreak.ITEM_DESC else '<='} {ITEM}))"
