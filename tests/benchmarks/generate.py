@@ -114,7 +114,7 @@ class _Queries:
 
 @dataclass(frozen=True)
 class _Lists:
-    """The results of some queries before they are scored: per row its query's place, its item, whether it is relevant."""
+    """The results of some queries, not yet scored: per row the place of its query, its item, whether it is relevant."""
 
     queries: _Queries
     place: Integers

@@ -37,12 +37,24 @@ def test_every_slice_agrees_with_the_oracle(spark: SparkSession, seed: int) -> N
     assert not found, explained(found, protocol, packed, kinds)
 
 
+@pytest.mark.parametrize("seed", range(PACKS))
+def test_counting_agrees_with_the_oracle(spark: SparkSession, seed: int) -> None:
+    protocol, packed, kinds = pack(seed)
+    protocol = dataclasses.replace(protocol, duplicates="occupy")
+    together = joined(packed)
+    expected = oracle.evaluate(together.scores, together.relevance, protocol, queries=together.queries, slices=SLICES)
+    with frames.settings(spark, COMPILED if seed in COMPILED_PACKS else {}):
+        found = differences(expected, evaluated(spark, protocol, together, plan="pruned", **kinds), protocol)
+    assert not found, explained(found, protocol, packed, kinds)
+
+
 @pytest.mark.parametrize("seed", range(WHOLES))
 def test_a_whole_input_agrees_with_the_oracle(spark: SparkSession, seed: int) -> None:
     protocol, whole, kinds = a_whole(seed)
     expected = oracle.evaluate(whole.scores, whole.relevance, protocol)
-    found = differences(expected, evaluated(spark, protocol, whole, **kinds), protocol)
-    assert not found, explained(found, protocol, [whole], kinds)
+    for plan in ("window", "pruned") if protocol.duplicates == "occupy" else ("window",):
+        found = differences(expected, evaluated(spark, protocol, whole, plan=plan, **kinds), protocol)
+        assert not found, explained(found, protocol, [whole], kinds)
 
 
 @pytest.mark.parametrize("policy", [name for name, values in CHOICES.items() if "error" in values])
@@ -104,7 +116,9 @@ def kinds_of(seed: int) -> dict[str, str]:
     return {"ids": list(ITEMS)[seed % len(ITEMS)], "score_type": list(SCORES)[seed % len(SCORES)]}
 
 
-def evaluated(spark: SparkSession, protocol: Protocol, given: Input, *, ids: str, score_type: str) -> Any:
+def evaluated(
+    spark: SparkSession, protocol: Protocol, given: Input, *, ids: str, score_type: str, plan: str = "window"
+) -> Any:
     types = {"query_type": ids, "item_type": ids}
     queries = None
     if given.queries is not None:
@@ -116,6 +130,7 @@ def evaluated(spark: SparkSession, protocol: Protocol, given: Input, *, ids: str
         protocol=protocol,
         queries=queries,
         slices=SLICES if queries is not None else (),
+        plan=plan,
     )
 
 

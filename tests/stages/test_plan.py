@@ -21,6 +21,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from recallk_spark import Protocol
 from recallk_spark.chain import Chain, Inputs
+from recallk_spark.plans import Plan
 from recallk_spark.watch import Watch
 
 SCORES = "query_id bigint, item_id bigint, score double, rank int, comment string"
@@ -167,6 +168,7 @@ def chain(
     relevance: str = RELEVANCE,
     slices: tuple[str, ...] = (),
     watched: bool = False,
+    plan: Plan = Plan.WINDOW,
     **settings: Any,
 ) -> Chain:
     """The chain of a lazy frame or, watched, that of an audit."""
@@ -177,7 +179,8 @@ def chain(
     queries = read("queries", QUERIES) if slices else None
     inputs = Inputs(read("scores", scores), read("relevance", relevance), queries, slices)
     protocol = Protocol(**{"cutoffs": (10,), **settings})
-    return Chain(inputs, protocol, watch=Watch() if watched else None, every_repeat=watched)
+    watch = Watch() if watched else None
+    return Chain(inputs, protocol, watch=watch, every_repeat=watched and plan is Plan.WINDOW, plan=plan)
 
 
 # scores are read once and shuffled once
@@ -327,3 +330,49 @@ def test_the_rules_see_a_second_scan_and_a_second_shuffle_and_python(
     with_python = scores.select(F.udf(lambda score: score, "double")("score"))
     with pytest.raises(AssertionError, match="EvalPython"):
         assert_no_python(plan_of(with_python, capsys))
+
+
+# the pruned plan reads the scores twice and shuffles none of them
+
+
+@pytest.fixture(scope="module")
+def planned_ahead(spark: SparkSession) -> SparkSession:
+    """A session that says before it runs which exchanges it will find alike, and no table small enough by itself."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", -1)
+    return session
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["lazy", "watched"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"scores": SCORES},
+        {"slices": ("land",), "scores": SCORES.replace("bigint", "int")},
+        {"scores": SCORES.replace("bigint", "string"), "relevance": RELEVANCE.replace("bigint", "string")},
+        {"unjudged_queries": "error", "missing_queries": "error", "invalid_scores": "last", "min_grade": (1, 2)},
+        {"tie_break": "rank", "cutoffs": (10_000,)},
+    ],
+    ids=[
+        "with runs",
+        "without runs",
+        "queries and narrow ids",
+        "strings",
+        "other policies",
+        "by rank, as deep as can be",
+    ],
+)
+def test_counting_reads_the_scores_twice_and_shuffles_none_of_them(
+    planned_ahead: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], given: dict[str, Any], watched: bool
+) -> None:
+    plan = plan_of(chain(planned_ahead, folder, plan=Plan.PRUNED, watched=watched, **given).profile, capsys)
+    found = scans(plan, folder / "scores")
+    ways = [up_to(list(scan.above()), "Exchange") for scan in found]
+    kinds = sorted("counted" if any("Aggregate" in node.name for node in way) else "judged" for way in ways)
+    assert kinds == ["counted", "judged"], [[node.name for node in way] for way in ways]
+    for way in ways:
+        assert [node.name.split(" ")[0] for node in way if "Join" in node.name][-1] == "BroadcastHashJoin"
+        assert not any("Sort" in node.name or "Window" in node.name for node in way)
+    assert_no_python(plan)

@@ -44,7 +44,7 @@ class Case:
         example = f"(for example {self.example})" if self.example else ""
         return f"{re.escape(self.message)}.*{re.escape(example)}"
 
-    def evaluation(self, spark: SparkSession) -> Evaluation:
+    def evaluation(self, spark: SparkSession, plan: str = "window") -> Evaluation:
         rows = [*SCORES, *self.scores]
         if self.settings.get("tie_break") == "rank":
             rows = [row if len(row) == 5 else (*row, 1) for row in rows]
@@ -53,6 +53,7 @@ class Case:
             frames.relevance(spark, [*RELEVANCE, *self.relevance]),
             queries=None if self.queries is None else frames.queries(spark, self.queries),
             protocol=Protocol(**{"cutoffs": (1,), **self.settings}),
+            plan=plan,
         )
 
 
@@ -247,6 +248,17 @@ def frame_of(evaluation: Evaluation, name: str) -> DataFrame:
 def test_every_frame_that_reads_a_fault_stops_with_its_message(spark: SparkSession, case: Case) -> None:
     evaluation = case.evaluation(spark)
     for name in case.frames:
+        with pytest.raises(STOPPED, match=case.pattern):
+            frame_of(evaluation, name).collect()
+
+
+COUNTED = [case for case in CASES if "duplicates" not in case.settings]
+
+
+@pytest.mark.parametrize("case", COUNTED, ids=[case.fault for case in COUNTED])
+def test_counting_loses_no_fault(spark: SparkSession, case: Case) -> None:
+    evaluation = case.evaluation(spark, plan="pruned")
+    for name in set(case.frames) & set(FROM_QUERIES):
         with pytest.raises(STOPPED, match=case.pattern):
             frame_of(evaluation, name).collect()
 

@@ -269,7 +269,7 @@ def test_an_unknown_or_incomplete_option_is_refused(options: dict[str, Any], mes
         ('[job]\nds_column = ""', "job.ds_column: expected a name in quotes, not empty, not ''"),
         (
             '[job]\nplan = "windw"',
-            "job.plan: expected one of auto, window, not 'windw'; did you mean 'window'?",
+            "job.plan: expected one of auto, window, pruned, not 'windw'; did you mean 'window'?",
         ),
         ("[job]\njob_timeout = -1", "job.job_timeout: expected a number of seconds, 0 or more, not -1"),
         ("[job]\njob_timeout = nan", "job.job_timeout: expected a number of seconds, 0 or more, not nan"),
