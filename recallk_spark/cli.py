@@ -117,7 +117,7 @@ def _validate(options: dict[str, Any]) -> int:
 
 def _explain(options: dict[str, Any]) -> int:
     from recallk_spark.inputs import open_inputs  # noqa: PLC0415
-    from recallk_spark.plans import MEANING  # noqa: PLC0415
+    from recallk_spark.plans import MEANING, Plan  # noqa: PLC0415
     from recallk_spark.session import GROUP_LIMIT_THRESHOLD, spark_errors  # noqa: PLC0415
 
     config = _config(options)
@@ -130,7 +130,7 @@ def _explain(options: dict[str, Any]) -> int:
         print(f"fingerprint\n  {config.protocol.fingerprint}")
         print(f"plan\n  {opened.choice.plan}: {MEANING[opened.choice.plan]}\n  why: {opened.choice.why}")
         threshold = int(spark.conf.get(GROUP_LIMIT_THRESHOLD) or 0)
-        if config.protocol.depth > threshold:
+        if opened.choice.plan is Plan.WINDOW and config.protocol.depth > threshold:
             print(
                 f"  depth {config.protocol.depth} is beyond {GROUP_LIMIT_THRESHOLD} = {threshold}: whole lists are "
                 "numbered before they are cut, instead of cutting them on the way; raise it in your session"

@@ -72,6 +72,9 @@ def _defaults(*, local: bool, depth: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # a list is cut while it is ranked as long as depth is within this
         GROUP_LIMIT_THRESHOLD: str(max(1000, depth)),
+        # the classes of one evaluation are more than the hundred that are kept: each would be compiled anew, by Janino
+        # and by the JIT, in every evaluation of a session
+        "spark.sql.codegen.cache.maxEntries": "2000",
         # results are counted in far more groups than the small first map holds: it is only in the way
         "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     }

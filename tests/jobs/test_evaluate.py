@@ -240,7 +240,7 @@ def test_explain_prints_protocol_and_plan_and_says_what_a_deep_list_costs(
     spark: SparkSession, tmp_path: Path, labels: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = put(tmp_path / "run.parquet", query_id=["q1"], item_id=["a"], score=[1.0])
-    assert main(["explain", "--scores", run, "--relevance", labels, "--depth", "2000"]) == 0
+    assert main(["explain", "--scores", run, "--relevance", labels, "--depth", "2000", "--plan", "window"]) == 0
     printed = capsys.readouterr().out
     for words in ("tie_break", "fingerprint", "plan", "window", "windowGroupLimitThreshold", "Physical Plan"):
         assert words in printed
