@@ -95,10 +95,12 @@ class Watch:
         return found
 
     def rows_read_twice(self) -> tuple[int, int] | None:
-        """Rows of the scores by the first and by the second scan; None where there was one scan only."""
-        if AHEAD not in self._observations:
-            return None
-        return self.counts(AHEAD).get("rows", 0), self.counts("scores").get("rows", 0)
+        """Rows of the scores by the first and by the second scan; None where only one was run.
+
+        Where there is no label to meet, Spark leaves the first one out.
+        """
+        first = self.counts(AHEAD).get("rows", 0) if AHEAD in self._observations else 0
+        return (first, self.counts("scores").get("rows", 0)) if first else None
 
 
 def _observed(observation: Observation) -> dict[str, Any]:

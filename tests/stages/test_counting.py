@@ -141,6 +141,14 @@ def test_a_row_that_only_one_scan_met_is_reported(spark: SparkSession, monkeypat
         evaluation.report()
 
 
+def test_a_first_scan_that_has_nothing_to_look_for_is_no_change(spark: SparkSession) -> None:
+    scores = frames.scores(spark, [("r", "q", "a", 0.9)])
+    no_labels = frames.relevance(spark, [("q", "a", 1)]).where("false")
+    with pytest.raises(ContractError, match="no labels at all") as refused:
+        evaluate(scores, no_labels, plan="pruned").report()
+    assert "changed" not in str(refused.value)
+
+
 def fields(inputs: Any) -> list[Any]:
     return [inputs.scores, inputs.relevance, inputs.queries, inputs.slices]
 
