@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from recallk_spark.judging import refuse_unjudged
 from recallk_spark.lists import LISTS, in_rank_order
-from recallk_spark.policies import InvalidScores, ScoreOrder, TieBreak, UnjudgedQueries
+from recallk_spark.policies import InvalidScores, TieBreak, UnjudgedQueries
 from recallk_spark.protocol import Protocol
-from recallk_spark.ranking import order_column, result_order, takes_a_rank
+from recallk_spark.ranking import greatest_first, order_column, result_order, takes_a_rank
 from recallk_spark.schema import GRADE, ITEM, QUERY, RANK, RUN
 
 CHANGED = "scores: changed while they were read twice; run it again when nothing writes to them"
@@ -130,9 +130,8 @@ def _ranked(protocol: Protocol) -> Column:
 def _not_below(index: str, protocol: Protocol) -> str:
     """SQL: whether the key at a 0-based index stands above this row or equals it, in `result_order`."""
     value = order_column(protocol)
-    descending = protocol.tie_break is not TieBreak.RANK and protocol.score_order is ScoreOrder.DESC
     key, item = f"get(key_values, {index})", f"get(key_items, {index})"
-    above, same = f"{key} {'>' if descending else '<'} {value}", f"{key} = {value}"
+    above, same = f"{key} {'>' if greatest_first(protocol) else '<'} {value}", f"{key} = {value}"
     if protocol.invalid_scores is InvalidScores.LAST:  # null is below every value
         above, same = f"coalesce({above}, {value} is null and {key} is not null)", f"{key} <=> {value}"
     return f"({above} or ({same} and {item} {'>=' if protocol.tie_break is TieBreak.ITEM_DESC else '<='} {ITEM}))"

@@ -64,11 +64,15 @@ def order_column(protocol: Protocol) -> str:
     return RANK if protocol.tie_break is TieBreak.RANK else SCORE
 
 
+def greatest_first(protocol: Protocol) -> bool:
+    """Whether the greatest value of `order_column` is the best one."""
+    return protocol.tie_break is not TieBreak.RANK and protocol.score_order is ScoreOrder.DESC
+
+
 def result_order(protocol: Protocol) -> list[Column]:
     """The total order of the results of a list, best first."""
     value = F.col(order_column(protocol))
-    descending = protocol.tie_break is not TieBreak.RANK and protocol.score_order is ScoreOrder.DESC
-    best_first = value.desc_nulls_last() if descending else value.asc_nulls_last()
+    best_first = value.desc_nulls_last() if greatest_first(protocol) else value.asc_nulls_last()
     item = F.col(ITEM)
     return [best_first, item.desc_nulls_last() if protocol.tie_break is TieBreak.ITEM_DESC else item.asc_nulls_last()]
 

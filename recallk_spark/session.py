@@ -54,9 +54,11 @@ def start(*, master: str | None, remote: str | None, conf: Mapping[str, str], de
         builder = builder.remote(remote)
     elif not submitted:
         builder = builder.master(master or "local[*]")
-    settings = {
-        **_defaults(local=not remote and not submitted and (master or "local").startswith("local"), depth=depth)
-    }
+    settings = _defaults(local=not remote and not submitted and (master or "local").startswith("local"), depth=depth)
+    if not remote:  # a static setting, which a server's session refuses
+        # the classes of one evaluation are more than the hundred that are kept: each would be compiled anew, by Janino
+        # and by the JIT, in every evaluation of a session
+        settings["spark.sql.codegen.cache.maxEntries"] = "2000"
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
     try:
@@ -72,9 +74,6 @@ def _defaults(*, local: bool, depth: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # a list is cut while it is ranked as long as depth is within this
         GROUP_LIMIT_THRESHOLD: str(max(1000, depth)),
-        # the classes of one evaluation are more than the hundred that are kept: each would be compiled anew, by Janino
-        # and by the JIT, in every evaluation of a session
-        "spark.sql.codegen.cache.maxEntries": "2000",
         # results are counted in far more groups than the small first map holds: it is only in the way
         "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     }
