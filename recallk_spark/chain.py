@@ -28,18 +28,22 @@ from recallk_spark.plans import Plan
 from recallk_spark.profile import profile
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import top_k
-from recallk_spark.schema import DEFAULT_RUN, RUN
+from recallk_spark.schema import RUN
 from recallk_spark.watch import Watch
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The tables of one evaluation as they were handed in. Nothing is read from them here."""
+    """The tables of one evaluation as they were handed in. Nothing is read from them here.
+
+    `one_run` is the run_id of every score where it is known to be a single one.
+    """
 
     scores: DataFrame
     relevance: DataFrame
     queries: DataFrame | None
     slices: tuple[str, ...]
+    one_run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,14 +146,15 @@ class Chain:
             self.labels,
             protocol=self.protocol,
             every_query_judged=self._queries_given,
+            one_run=self.inputs.one_run,
             refuse=self._refuse,
         )
 
     @cached_property
     def runs(self) -> DataFrame:
         """One column, run_id, one row per run. Where a column tells the runs it is read for them."""
-        if self.gathered is None and RUN not in self.inputs.scores.columns:
-            return self.inputs.scores.sparkSession.range(1).select(F.lit(DEFAULT_RUN).alias(RUN))
+        if self.gathered is None and self.inputs.one_run:
+            return self.inputs.scores.sparkSession.range(1).select(F.lit(self.inputs.one_run).alias(RUN))
         source = self.inputs.scores if self.gathered is None else self.gathered
         return source.select(RUN).distinct()
 

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     StringType,
 )
 
+from recallk_spark.checks import Check, guard, key_in_words, malformed, sound
 from recallk_spark.columns import id_faults, missing_columns, type_fault
 from recallk_spark.errors import ContractError, Fault
 from recallk_spark.policies import Gain, InvalidScores, ScorePrecision, TieBreak
@@ -35,14 +36,13 @@ from recallk_spark.schema import (
     GRADE,
     ITEM,
     LISTED,
-    MALFORMED,
     QUERY,
     RANK,
     RUN,
     SCORE,
     SKIPPED,
 )
-from recallk_spark.watch import AHEAD, Check, Watch
+from recallk_spark.watch import AHEAD, Watch
 
 _NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")  # Spark writes both, and null, to one directory
 
@@ -91,16 +91,16 @@ def conform_scores(
     listed = F.col(LISTED) if queries is not None else F.lit(True)
     run = F.col(RUN) if RUN in scores.columns else F.lit(DEFAULT_RUN)
     empty_list = F.col(EMPTY_LIST) if EMPTY_LIST in scores.columns else F.lit(False)
-    key = _key(("run", run), ("query", F.col(QUERY)), ("item", F.col(ITEM)))
+    key = key_in_words(("run", run), ("query", F.col(QUERY)), ("item", F.col(ITEM)))
     checks = [
-        *_malformed("scores", scores, QUERY),
-        Check("scores", QUERY, "null query_id", _sound(scores) & F.col(QUERY).isNull(), key),
-        Check("scores", ITEM, "null item_id", _sound(scores) & F.col(ITEM).isNull() & ~empty_list, key),
+        *malformed("scores", scores, QUERY),
+        Check("scores", QUERY, "null query_id", sound(scores) & F.col(QUERY).isNull(), key),
+        Check("scores", ITEM, "null item_id", sound(scores) & F.col(ITEM).isNull() & ~empty_list, key),
     ]
     if RUN in scores.columns:
-        nameless = _sound(scores) & (run.isNull() | run.isin(*_NO_NAMES))
+        nameless = sound(scores) & (run.isNull() | run.isin(*_NO_NAMES))
         checks.append(Check("scores", RUN, "null or empty run_id, or Spark's word for null", nameless, key))
-    looked_at = _sound(scores) & ~empty_list & listed
+    looked_at = sound(scores) & ~empty_list & listed
     invalid = F.lit(False) if by_rank else _invalid(scores) & looked_at
     if by_rank:
         broken = F.col(RANK).isNull() & looked_at
@@ -109,11 +109,11 @@ def conform_scores(
         message = "null or NaN score; set invalid_scores to drop or last, or repair the table"
         checks.append(Check("scores", SCORE, message, invalid, key))
 
-    counted = {"invalid_scores": invalid}
+    counted = {} if by_rank or protocol.invalid_scores is InvalidScores.ERROR else {"invalid_scores": invalid}
     if ahead:
         checks, counted = [], {}
     if queries is not None:  # the query's own refusal comes first: rows are partitioned by what comes out of it
-        query = F.col(QUERY) if watch is not None else _guard(QUERY, checks)
+        query = F.col(QUERY) if watch is not None else guard(QUERY, checks)
         scores = scores.withColumn(QUERY, _id(scores, QUERY, query))
         scores = _mark_listed(scores.repartition(QUERY) if shuffle else scores, queries, send=not shuffle)
     frame, guarded = _apply(scores, AHEAD if ahead else "scores", checks, watch, counted=counted)
@@ -144,20 +144,20 @@ def conform_relevance(
     if queries is not None:
         relevance = _mark_listed(relevance, queries)
     grade = _grade(relevance)
-    key = _key(("query", F.col(QUERY)), ("item", F.col(ITEM)))
-    sound = _sound(relevance)
+    key = key_in_words(("query", F.col(QUERY)), ("item", F.col(ITEM)))
+    whole = sound(relevance)
     infinite = grade.isin(float("inf"), float("-inf"))
     checks = [
-        *_malformed("relevance", relevance, QUERY),
-        Check("relevance", QUERY, "null query_id", sound & F.col(QUERY).isNull(), key),
-        Check("relevance", ITEM, "null item_id", sound & F.col(ITEM).isNull(), key),
+        *malformed("relevance", relevance, QUERY),
+        Check("relevance", QUERY, "null query_id", whole & F.col(QUERY).isNull(), key),
+        Check("relevance", ITEM, "null item_id", whole & F.col(ITEM).isNull(), key),
     ]
     if GRADE in relevance.columns:
-        broken = sound & (grade.isNull() | F.isnan(grade) | infinite)
+        broken = whole & (grade.isNull() | F.isnan(grade) | infinite)
         checks.append(Check("relevance", GRADE, "null, NaN or infinite grade", broken, key))
         if protocol.gain is Gain.EXPONENTIAL:
             message = f"grade above {MAX_EXPONENTIAL_GRADE} under gain = exponential; rescale the grades or use linear"
-            broken = sound & (grade > MAX_EXPONENTIAL_GRADE) & ~F.isnan(grade) & ~infinite
+            broken = whole & (grade > MAX_EXPONENTIAL_GRADE) & ~F.isnan(grade) & ~infinite
             checks.append(Check("relevance", GRADE, message, broken, key))
 
     content = F.xxhash64(QUERY, ITEM, grade)
@@ -193,8 +193,8 @@ def conform_queries(queries: DataFrame, *, slices: Sequence[str], watch: Watch |
     if faults:
         raise ContractError(faults)
     checks = [
-        *_malformed("queries", queries, QUERY),
-        Check("queries", QUERY, "null query_id", _sound(queries) & F.col(QUERY).isNull(), F.lit("null")),
+        *malformed("queries", queries, QUERY),
+        Check("queries", QUERY, "null query_id", sound(queries) & F.col(QUERY).isNull(), F.lit("null")),
     ]
     content = F.xxhash64(QUERY, *(F.col(column).cast("string") for column in columns))
     frame, guarded = _apply(queries, "queries", checks, watch, content=content)
@@ -227,45 +227,15 @@ def _apply(
     content: Column | None = None,
 ) -> tuple[DataFrame, Callable[[str], Column]]:
     """The frame without its skipped lines, and a function that gives a column with the refusals that stand in it."""
-    skipped = F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else F.lit(False)
+    skipped = F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else None
     if watch is not None:
-        counted = {} if table == AHEAD else {**(counted or {}), "skipped_lines": skipped}
+        counted = dict(counted or {})
+        if skipped is not None and table != AHEAD:
+            counted["skipped_lines"] = skipped
         frame = watch.over(frame, table, checks, counted=counted, content=content)
-    if SKIPPED in frame.columns:
+    if skipped is not None:
         frame = frame.where(~skipped)
-
-    return frame, lambda name: F.col(name) if watch is not None else _guard(name, checks)
-
-
-def _guard(name: str, checks: Sequence[Check]) -> Column:
-    """The column with the refusals that stand in its place."""
-    column = F.col(name)
-    for check in checks:
-        if check.column == name:
-            column = check.guard(column)
-    return column
-
-
-def _sound(frame: DataFrame) -> Column:
-    """True on a row that a source read as a row: neither malformed (reported as such) nor skipped."""
-    sound = F.lit(True)
-    if MALFORMED in frame.columns:
-        sound = sound & F.col(MALFORMED).isNull()
-    if SKIPPED in frame.columns:
-        sound = sound & ~F.coalesce(F.col(SKIPPED), F.lit(False))
-    return sound
-
-
-def _malformed(table: str, frame: DataFrame, column: str) -> list[Check]:
-    if MALFORMED not in frame.columns:
-        return []
-    return [Check(table, column, "malformed line", F.col(MALFORMED).isNotNull(), F.col(MALFORMED))]
-
-
-def _key(*parts: tuple[str, Column]) -> Column:
-    """The row's key in words; one call in the generated code, which is small only then."""
-    names, values = zip(*parts, strict=True)
-    return F.format_string(", ".join(f"{name} %s" for name in names), *(value.cast("string") for value in values))
+    return frame, lambda name: F.col(name) if watch is not None else guard(name, checks)
 
 
 def _invalid(scores: DataFrame) -> Column:

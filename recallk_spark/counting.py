@@ -28,7 +28,6 @@ from recallk_spark.schema import GRADE, ITEM, QUERY, RANK, RUN
 
 CHANGED = "scores: changed while they were read twice; run it again when nothing writes to them"
 
-_LIST = (QUERY, RUN)
 _NOT_RANKED = -1  # the place of a row that says only that its query is in the run
 
 
@@ -39,6 +38,7 @@ def count_lists(
     *,
     protocol: Protocol,
     every_query_judged: bool = False,
+    one_run: str | None = None,
     refuse: bool = True,
 ) -> DataFrame:
     """The lists of the runs: LISTS columns, to the bit those of `gather_lists(judge(top_k(scores), labels))`.
@@ -51,16 +51,18 @@ def count_lists(
         labels: LABELS. Their items are sent to every executor, and so are the results that meet them.
         protocol: `duplicates = occupy`; the settings about order, invalid scores, depth and unjudged queries are read.
         every_query_judged: a list of queries was given, so no query of the run counts as unjudged.
+        one_run: the run_id of every row where it is known to be a single one, which then need not be compared.
         refuse: under `unjudged_queries = error`, whether such a query stops the job.
     """
-    keys = _keys(ahead, labels, protocol)
-    counts = _count_by_place(scores, keys, protocol)
+    lists_by = (QUERY,) if one_run else (QUERY, RUN)
+    keys = _keys(ahead, labels, protocol, lists_by)
+    counts = _count_by_place(scores, keys, protocol, lists_by)
     # side by side rather than joined: a join on `place` would have Spark write out the whole search in its search for
     # partition filters
     both = counts.unionByName(keys.withColumn("results", F.lit(0)), allowMissingColumns=True)
-    of_list = Window.partitionBy(*_LIST).orderBy("place")
+    of_list = Window.partitionBy(*lists_by).orderBy("place")
     ranked = both.select(
-        *_LIST,
+        *lists_by,
         ITEM,
         GRADE,
         "copies",
@@ -69,55 +71,58 @@ def count_lists(
         F.sum("results").over(of_list.rangeBetween(Window.currentRow, Window.currentRow)).alias("here"),
     )
     rank = f"if(here < copies, raise_error('{CHANGED}'), int(coalesce(above, 0) + 1))"
-    ranked = ranked.selectExpr(*_LIST, ITEM, GRADE, "copies", "results", f"if(copies > 0, {rank}, null) as {RANK}")
+    ranked = ranked.selectExpr(*lists_by, ITEM, GRADE, "copies", "results", f"if(copies > 0, {rank}, null) as {RANK}")
     depth = protocol.depth
     judged = f"if({RANK} <= {depth}, struct({ITEM}, {RANK}, {GRADE}), null)"
-    gathered = ranked.groupBy(*_LIST).agg(
+    gathered = ranked.groupBy(*lists_by).agg(
         F.expr(f"int(least(sum(results), {depth})) as num_retrieved"),
         F.expr(f"sort_array(collect_list({judged})) as by_item"),
         F.expr(f"coalesce(sum(if({RANK} <= {depth}, least(copies, {depth} + 1 - {RANK}), 0)), 0) as judged_results"),
     )
+    if one_run:
+        gathered = gathered.withColumn(RUN, F.lit(one_run))
     lists = in_rank_order(gathered, repeats="judged_results - size(by_rank)")
     if protocol.unjudged_queries is UnjudgedQueries.ERROR and refuse and not every_query_judged:
         lists = refuse_unjudged(lists.join(labels.select(QUERY, "items"), on=QUERY, how="left"), "num_retrieved")
     return lists.select(*LISTS)
 
 
-def _keys(scores: DataFrame, labels: DataFrame, protocol: Protocol) -> DataFrame:
+def _keys(scores: DataFrame, labels: DataFrame, protocol: Protocol, lists_by: tuple[str, ...]) -> DataFrame:
     """The first scan: one row per list and distinct key, with its place from 1, copies, item, value and grade."""
     value = order_column(protocol)
     found = (
         scores.join(F.broadcast(labels.select(QUERY, "items", "grades")), on=QUERY, how="inner")
         .where(_ranked(protocol) & F.expr(f"{RUN} is not null and array_contains(items, {ITEM})"))
-        .selectExpr(*_LIST, ITEM, value, f"get(grades, int(array_position(items, {ITEM})) - 1) as {GRADE}")
+        .selectExpr(*lists_by, ITEM, value, f"get(grades, int(array_position(items, {ITEM})) - 1) as {GRADE}")
     )
     distinct = (
         found.repartition(QUERY)
-        .groupBy(*_LIST, ITEM, value)
+        .groupBy(*lists_by, ITEM, value)
         .agg(F.count(F.lit(1)).alias("copies"), F.max(GRADE).alias(GRADE))
     )
-    place = F.row_number().over(Window.partitionBy(*_LIST).orderBy(*result_order(protocol)))
+    place = F.row_number().over(Window.partitionBy(*lists_by).orderBy(*result_order(protocol)))
     return distinct.withColumn("place", place).where(F.col("place") <= protocol.depth)
 
 
-def _count_by_place(scores: DataFrame, keys: DataFrame, protocol: Protocol) -> DataFrame:
+def _count_by_place(scores: DataFrame, keys: DataFrame, protocol: Protocol, lists_by: tuple[str, ...]) -> DataFrame:
     """The second scan: one row per list and place, with the number of results there."""
     value = order_column(protocol)
     # every column of a key goes in, so that Spark finds the first scan alike here and beside the counts: it runs once
     key = F.struct("place", value, ITEM, GRADE, "copies")
-    arrays = keys.groupBy(*_LIST).agg(F.sort_array(F.collect_list(key)).alias("keys"))
-    arrays = arrays.selectExpr(*_LIST, f"keys.{value} as key_values", f"keys.{ITEM} as key_items", "size(keys) as n")
-    placed = scores.join(F.broadcast(arrays), on=[*_LIST], how="left")
+    arrays = keys.groupBy(*lists_by).agg(F.sort_array(F.collect_list(key)).alias("keys"))
+    arrays = arrays.selectExpr(*lists_by, f"keys.{value} as key_values", f"keys.{ITEM} as key_items", "size(keys) as n")
+    placed = scores.join(F.broadcast(arrays), on=[*lists_by], how="left")
     placed = placed.select(*scores.columns, "key_values", "key_items", F.coalesce("n", F.lit(0)).alias("n"))
-    placed = placed.withColumn("place", F.lit(0))
+    # most results stand below every key of their list: one comparison places them
+    placed = placed.withColumn("place", F.expr(f"if(n > 0 and {_not_below('n - 1', protocol)}, n, 0)"))
     for bit in reversed(range(protocol.depth.bit_length())):
         place = (
             f"if(n >= place + {2**bit} and {_not_below(f'place + {2**bit - 1}', protocol)}, place + {2**bit}, place)"
         )
         placed = placed.withColumn("place", F.expr(place))
     ranked_place = F.when(_ranked(protocol), F.col("place")).otherwise(_NOT_RANKED)
-    counts = placed.withColumn("place", ranked_place).groupBy(*_LIST, "place").agg(F.count(F.lit(1)).alias("rows"))
-    return counts.selectExpr(*_LIST, "place", f"if(place = {_NOT_RANKED}, 0, rows) as results")
+    counts = placed.withColumn("place", ranked_place).groupBy(*lists_by, "place").agg(F.count(F.lit(1)).alias("rows"))
+    return counts.selectExpr(*lists_by, "place", f"if(place = {_NOT_RANKED}, 0, rows) as results")
 
 
 def _ranked(protocol: Protocol) -> Column:

@@ -100,17 +100,19 @@ def open_inputs(spark: SparkSession, config: JobConfig, *, every_repeat: bool = 
     choice = choose(config.plan, config.protocol, whole_lists=every_repeat, obstacle=obstacle)
     relevance = read_source(spark, tables.relevance, kind=Kind.RELEVANCE, ds=tables.ds, ds_column=config.ds_column)
     try:
-        scores = read_scores(spark, tables.scores, run_id=config.run_id, ds=tables.ds, ds_column=config.ds_column)
+        scores, one_run = read_scores(
+            spark, tables.scores, run_id=config.run_id, ds=tables.ds, ds_column=config.ds_column
+        )
     except MissingDay:
         if not config.allow_empty:
             raise
-        scores = _no_scores(relevance)
+        scores, one_run = _no_scores(relevance), None
     queries = (
         read_source(spark, tables.queries, kind=Kind.QUERIES, ds=tables.ds, ds_column=config.ds_column)
         if tables.queries
         else None
     )
-    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(config.slices)))
+    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(config.slices)), one_run)
     chain = Chain(inputs, config.protocol, watch=Watch(), every_repeat=every_repeat, plan=choice.plan)
     require_conforming(chain)
     return Opened(chain, tables, choice, files)

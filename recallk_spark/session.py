@@ -74,8 +74,8 @@ def _defaults(*, local: bool, depth: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # a list is cut while it is ranked as long as depth is within this
         GROUP_LIMIT_THRESHOLD: str(max(1000, depth)),
-        # results are counted in far more groups than the small first map holds: it is only in the way
-        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+        # results are counted in hundreds of thousands of groups; the first, fast map of an aggregation holds 65,536
+        "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "20",
     }
     if local:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30 if hasattr(os, "sysconf") else 4

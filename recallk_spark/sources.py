@@ -85,8 +85,8 @@ def _parsed(frame: DataFrame, source: Source, kind: Kind) -> DataFrame:
 
 def read_scores(
     spark: SparkSession, sources: Sequence[Source], *, run_id: str | None, ds: str | None, ds_column: str = "ds"
-) -> DataFrame:
-    """The rows of all scores in one frame, every one with a run_id.
+) -> tuple[DataFrame, str | None]:
+    """The rows of all scores in one frame, every one with a run_id; and that run_id where it is known to be only one.
 
     A run is named by its label or `run_id`, else by the input's own run_id column, the TREC tag, the file's stem,
     or (a table) 'run'. Several inputs of which some name their runs themselves are asked for those names: a job over
@@ -112,7 +112,8 @@ def read_scores(
     if missing:
         raise missing[0] if not frames else InputError(f"{missing[0]}; other scores have that day")
     _refuse_shared_runs(frames, names, sources)
-    return union(frames, sources, Kind.SCORES, (RUN, QUERY, ITEM, SCORE, RANK))
+    scores = union(frames, sources, Kind.SCORES, (RUN, QUERY, ITEM, SCORE, RANK))
+    return scores, names[0] if len(names) == 1 else None
 
 
 def read_relevance(

@@ -1,46 +1,56 @@
-"""Checks of the rows of a table, and the watch that counts what breaks them while an action reads the table."""
+"""The watch: what breaks the checks of a table is counted while an action reads it, and looked up when there is any."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from recallk_spark.checks import Check
 from recallk_spark.errors import Fault
 
 AHEAD = "scores ahead"  # the name under which the rows of the first of two scans of the scores are counted
 
+_BROKEN = "broken"
+_DIGEST = ("digest_high", "digest_middle", "digest_low")
+
 
 @dataclass(frozen=True)
-class Check:
-    """One thing that must hold for every row of a table: `broken` is true on a row at fault.
+class _Watched:
+    """A table under watch: its rows before they are counted, what is counted, and by what."""
 
-    The refusal stands in `column`. `key` tells a person which row it is.
-    """
+    frame: DataFrame
+    checks: Sequence[Check]
+    aggregates: Sequence[Column]
+    observation: Observation
 
-    table: str
-    column: str
-    message: str
-    broken: Column
-    key: Column
-
-    def guard(self, column: Column) -> Column:
-        """`column`, or the refusal where the row is at fault."""
-        head = f"{self.table}.{self.column}: {self.message} (for example ".replace("%", "%%")
-        return F.when(self.broken, F.raise_error(F.format_string(f"{head}%s)", self.key))).otherwise(column)
+    def observed(self) -> dict[str, Any]:
+        """What was counted, by name; nothing where Spark left the table unread, because another one was empty."""
+        try:
+            observed: dict[str, Any] = self.observation.get
+        except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
+            return {}
+        if counts_retries(self.frame.sparkSession.version):
+            row = self.frame.agg(*self.aggregates).first()
+            observed = row.asDict() if row else {}
+        return observed
 
 
 @dataclass
 class Watch:
     """Counts what is at fault in the rows that flow through an action, without stopping it.
 
-    `counts()` and `faults()` wait for the action that reads the watched frames to have ended.
+    `counts()` and `faults()` wait for the action that reads the watched frames to have ended. Little is counted on
+    the way, since it costs each row: which check was broken, and by which row, is looked up only when one was.
     """
 
-    _observations: dict[str, tuple[Observation, Sequence[Check]]] = field(default_factory=dict)
+    _watched: dict[str, _Watched] = field(default_factory=dict)
 
     def over(
         self,
@@ -56,42 +66,44 @@ class Watch:
         `content` is a hash of what a row says; the sum over the rows is the table's digest, whatever their order.
         """
         aggregates = [F.count(F.lit(1)).alias("rows")]
-        if content is not None:
-            aggregates.append(F.sum(content.cast("decimal(38,0)")).alias("digest"))
         aggregates += [F.count_if(condition).alias(name) for name, condition in counted.items()]
-        for number, check in enumerate(checks):
-            aggregates.append(F.count_if(check.broken).alias(f"broken_{number}"))
-            aggregates.append(F.min(F.when(check.broken, check.key)).alias(f"example_{number}"))
+        if checks:
+            aggregates.append(F.count_if(reduce(or_, (check.broken for check in checks))).alias(_BROKEN))
+        if content is not None:
+            aggregates += _digest_parts(content)
         observation = Observation()
-        self._observations[table] = (observation, checks)
+        self._watched[table] = _Watched(frame, checks, aggregates, observation)
         return frame.observe(observation, *aggregates)
 
     def counts(self, table: str) -> dict[str, int]:
         """Rows of `table` and its other counted rows, by name."""
-        observed = _observed(self._observations[table][0])
-        apart = ("broken_", "example_", "digest")
-        return {name: int(value or 0) for name, value in observed.items() if not name.startswith(apart)}
+        observed = self._watched[table].observed()
+        apart = (_BROKEN, *_DIGEST)
+        return {name: int(value or 0) for name, value in observed.items() if name not in apart}
 
     def digests(self) -> dict[str, str]:
         """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
         apart = ("scores", AHEAD)
-        observed = {name: _observed(seen[0]) for name, seen in self._observations.items() if name not in apart}
-        return {name: f"{int(seen.get('digest') or 0) % 2**128:032x}" for name, seen in observed.items()}
+        return {name: _digest(watched.observed()) for name, watched in self._watched.items() if name not in apart}
 
     def repairs(self) -> dict[str, int]:
         """How many rows were left out or put last, over all tables: invalid_scores, skipped_lines."""
-        counted = [self.counts(table) for table in self._observations]
+        counted = [self.counts(table) for table in self._watched]
         return {name: sum(table.get(name, 0) for table in counted) for name in ("invalid_scores", "skipped_lines")}
 
     def faults(self) -> list[Fault]:
-        """Every check that some row broke, with the number of such rows and the smallest key; and empty tables."""
+        """Every check that some row broke, with the number of such rows and the smallest key.
+
+        A table with broken rows is read once more for it.
+        """
         found = []
-        for table, (observation, checks) in self._observations.items():
-            observed = _observed(observation)
-            for number, check in enumerate(checks):
-                if count := int(observed.get(f"broken_{number}") or 0):
-                    example = str(observed[f"example_{number}"])
-                    found.append(Fault(table, check.column, check.message, count, example))
+        for table, watched in self._watched.items():
+            if broken := int(watched.observed().get(_BROKEN) or 0):
+                faults = _faults(watched)
+                changed = Fault(
+                    table, "", "rows that broke the contract are gone: it changed while it was read", broken
+                )
+                found += faults or [changed]
         return found
 
     def rows_read_twice(self) -> tuple[int, int] | None:
@@ -99,13 +111,41 @@ class Watch:
 
         Where there is no label to meet, Spark leaves the first one out.
         """
-        first = self.counts(AHEAD).get("rows", 0) if AHEAD in self._observations else 0
+        first = self.counts(AHEAD).get("rows", 0) if AHEAD in self._watched else 0
         return (first, self.counts("scores").get("rows", 0)) if first else None
 
 
-def _observed(observation: Observation) -> dict[str, Any]:
-    """What was observed; nothing where Spark left the table unread, because another one was empty."""
-    try:
-        return observation.get
-    except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
-        return {}
+def _faults(watched: _Watched) -> list[Fault]:
+    """The checks that rows of the table break, by one more look at it."""
+    looks = []
+    for number, check in enumerate(watched.checks):
+        looks.append(F.count_if(check.broken).alias(f"broken_{number}"))
+        looks.append(F.min(F.when(check.broken, check.key)).alias(f"example_{number}"))
+    row = watched.frame.agg(*looks).first()
+    seen = row.asDict() if row else {}
+    return [
+        Fault(check.table, check.column, check.message, seen[f"broken_{number}"], str(seen[f"example_{number}"]))
+        for number, check in enumerate(watched.checks)
+        if seen.get(f"broken_{number}")
+    ]
+
+
+def counts_retries(spark_version: str) -> bool:
+    """Whether an observation counts the rows of a task again when it is run again: before Spark 4.3."""
+    found = re.match(r"(\d+)\.(\d+)", spark_version)
+    return found is not None and (int(found[1]), int(found[2])) < (4, 3)
+
+
+def _digest_parts(content: Column) -> list[Column]:
+    """Three sums that make up the sum of a signed 64-bit hash: none overflows below 2^41 rows."""
+    pieces = (
+        F.shiftright(content, 43),
+        F.shiftright(content, 22).bitwiseAND(2**21 - 1),
+        content.bitwiseAND(2**22 - 1),
+    )
+    return [F.sum(piece).alias(name) for piece, name in zip(pieces, _DIGEST, strict=True)]
+
+
+def _digest(observed: Mapping[str, Any]) -> str:
+    high, middle, low = (int(observed.get(name) or 0) for name in _DIGEST)
+    return f"{((high << 43) + (middle << 22) + low) % 2**128:032x}"

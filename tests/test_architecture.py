@@ -29,8 +29,8 @@ ROOMS = [
     # inputs
     *("locations", "specs", "snapshot", "text_sources", "arrays", "json_lines", "opening", "union", "sources"),
     # the way of a row
-    *("columns", "watch", "contract", "ranking", "judging", "lists", "counting", "ndcg", "histogram", "uncertainty"),
-    *("profile", "chain", "refusals", "report", "evaluation"),
+    *("columns", "checks", "watch", "contract", "ranking", "judging", "lists", "counting", "ndcg", "histogram"),
+    *("uncertainty", "profile", "chain", "refusals", "report", "evaluation"),
     # the command line
     *("session", "inputs", "job", "terminal", "cli"),
     # the door: what `import recallk_spark` gives

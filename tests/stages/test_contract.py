@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from recallk_spark import Protocol, evaluate
 from recallk_spark.columns import require_same_id_types
 from recallk_spark.contract import conform_queries, conform_relevance, conform_scores, slice_columns
 from recallk_spark.errors import ContractError
-from recallk_spark.watch import Watch
+from recallk_spark.policies import InvalidScores
+from recallk_spark.watch import Watch, counts_retries
 from tests import frames
 
 NAN, INF = float("nan"), float("inf")
@@ -271,8 +273,7 @@ def test_a_watch_counts_rows_faults_and_repairs_and_keeps_the_smallest_key(spark
         ("", "q", "e", 1.0),
     ]
     watch = watched(frames.scores(spark, rows), conform_scores, protocol=Protocol())
-    assert watch.counts("scores") == {"rows": 6, "invalid_scores": 3, "skipped_lines": 0}
-    assert watch.repairs() == {"invalid_scores": 3, "skipped_lines": 0}
+    assert watch.counts("scores") == {"rows": 6}
     found = [(fault.column, re.split("[,;]", fault.message)[0], fault.count, fault.example) for fault in watch.faults()]
     assert sorted(found) == [
         ("item_id", "null item_id", 1, "run r, query q, item null"),
@@ -280,6 +281,37 @@ def test_a_watch_counts_rows_faults_and_repairs_and_keeps_the_smallest_key(spark
         ("run_id", "null or empty run_id", 1, "run , query q, item e"),
         ("score", "null or NaN score", 3, "run r, query q, item b"),
     ]
+
+
+def test_repairs_are_counted_where_the_protocol_allows_them(spark: SparkSession) -> None:
+    scores = frames.scores(spark, [("r", "q", "a", 1.0), ("r", "q", "b", NAN), ("r", "q", "c", None)])
+    watch = watched(scores, conform_scores, protocol=Protocol(invalid_scores=InvalidScores.DROP))
+    assert watch.faults() == []
+    assert watch.repairs() == {"invalid_scores": 2, "skipped_lines": 0}
+
+
+def test_before_spark_4_3_rows_are_counted_by_a_look_of_its_own(spark: SparkSession, monkeypatch: Any) -> None:
+    """Observations of these versions count the rows of a task that was run again once more."""
+    assert [counts_retries(version) for version in ("3.5.1", "4.0.2", "4.2.0", "4.3.0", "5.0.0-SNAPSHOT")] == [
+        *(True, True, True),
+        *(False, False),
+    ]
+    monkeypatch.setattr("recallk_spark.watch.counts_retries", lambda _: True)
+    watch = watched(
+        frames.scores(spark, [("r", "q", "a", 1.0), ("r", "q", "b", NAN)]), conform_scores, protocol=Protocol()
+    )
+    monkeypatch.setattr("pyspark.sql.Observation.get", {"rows": 3, "broken": 2})  # as after one task was run twice
+    assert watch.counts("scores") == {"rows": 2}
+    assert [(fault.column, fault.count) for fault in watch.faults()] == [("score", 1)]
+
+
+def test_a_row_at_fault_that_is_gone_when_it_is_looked_up_is_still_a_fault(tmp_path: Path, spark: SparkSession) -> None:
+    line = '{"run_id": "r", "query_id": "q", "item_id": "a"'
+    (tmp_path / "scores.json").write_text(f"{line}}}\n")
+    scores = spark.read.schema("run_id string, query_id string, item_id string, score double").json(str(tmp_path))
+    watch = watched(scores, conform_scores, protocol=Protocol())
+    (tmp_path / "scores.json").write_text(f'{line}, "score": 1.0}}\n')
+    assert "changed while it was read" in str(watch.faults()[0])
 
 
 def test_a_malformed_line_is_one_fault_that_shows_its_text(spark: SparkSession) -> None:
@@ -307,6 +339,8 @@ def test_the_digest_of_a_table_is_that_of_its_content_in_any_order(spark: SparkS
         name: watched(table, conform_relevance, protocol=Protocol()).digests()["relevance"]
         for name, table in tables.items()
     }
+    hashes = frames.relevance(spark, rows).selectExpr("xxhash64(query_id, item_id, double(grade)) as hash").collect()
+    assert digests["as it is"] == f"{sum(row.hash for row in hashes) % 2**128:032x}"
     assert digests["as it is"] == digests["another order"]
     assert len(set(digests.values())) == 4, digests
     assert all(len(digest) == 32 for digest in digests.values())

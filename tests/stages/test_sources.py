@@ -31,7 +31,7 @@ def read(spark: SparkSession, spec: str, *, kind: Kind = Kind.SCORES, ds: str | 
 
 def runs(spark: SparkSession, *specs: str, run_id: str | None = None, ds: str | None = None) -> DataFrame:
     sources = [parse_source(spec, kind=Kind.SCORES) for spec in specs]
-    return read_scores(spark, sources, run_id=run_id, ds=ds)
+    return read_scores(spark, sources, run_id=run_id, ds=ds)[0]
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple]:
