@@ -28,7 +28,7 @@ from recallk_spark.plans import Plan
 from recallk_spark.profile import profile
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import top_k
-from recallk_spark.schema import RUN
+from recallk_spark.schema import DEFAULT_RUN, RUN
 from recallk_spark.watch import Watch
 
 
@@ -36,14 +36,19 @@ from recallk_spark.watch import Watch
 class Inputs:
     """The tables of one evaluation as they were handed in. Nothing is read from them here.
 
-    `one_run` is the run_id of every score where it is known to be a single one.
+    `given_run` is the run_id that every score was given, where its table named none.
     """
 
     scores: DataFrame
     relevance: DataFrame
     queries: DataFrame | None
     slices: tuple[str, ...]
-    one_run: str | None = None
+    given_run: str | None = None
+
+    @property
+    def one_run(self) -> str | None:
+        """The run_id of every score where it is known to be a single one."""
+        return self.given_run or (None if RUN in self.scores.columns else DEFAULT_RUN)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from recallk_spark.profile import RUN_COUNTS
 from recallk_spark.protocol import Protocol
 from recallk_spark.refusals import Row, require_sound, total_rows, warnings
 from recallk_spark.report import Report
-from recallk_spark.schema import DEFAULT_RUN, JUDGED, PER_QUERY, PROFILE, RANKED, RUN
+from recallk_spark.schema import JUDGED, PER_QUERY, PROFILE, RANKED, RUN
 from recallk_spark.watch import Watch
 
 
@@ -112,8 +112,7 @@ def evaluate(
         raise UsageError("slices are columns of the list of queries; give queries=")
     if isinstance(slices, str):
         raise UsageError(f"slices: a sequence of names, not the text '{slices}'")
-    one_run = None if RUN in scores.columns else DEFAULT_RUN
-    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(slices)), one_run)
+    inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(slices)))
     evaluation = Evaluation(inputs, protocol, choice.plan)
     require_conforming(evaluation._chain())
     return evaluation

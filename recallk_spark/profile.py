@@ -58,8 +58,8 @@ def profile(histogram: DataFrame, population: DataFrame, *, protocol: Protocol, 
         protocol: every setting about queries, min_grade, the cutoffs and depth are read here.
         refuse: whether a count at odds with an `error` policy stops the job.
     """
-    curves = _curves(_with_population(histogram, population, protocol), protocol=protocol)
-    sums = _running_totals(_by_depth(curves, protocol), protocol)
+    counts = _with_population(histogram, population, protocol)
+    sums = _running_totals(_grid(counts, protocol), protocol)
     measured = _measures(sums, protocol)
     if refuse:
         measured = _refuse(measured, protocol)
@@ -95,46 +95,50 @@ def _with_population(histogram: DataFrame, population: DataFrame, protocol: Prot
     return rows.repartition(*_curve(protocol))  # all that follows stays within one curve: no further exchange
 
 
-def _curves(histogram: DataFrame, *, protocol: Protocol) -> DataFrame:
-    """One row per curve, |R| and k from 0: hits and running numbers so far (h, s), sum of s/r (m), queries (n).
+def _grid(histogram: DataFrame, protocol: Protocol) -> DataFrame:
+    """One row per curve and k from 0: what depends on k and |R| together, summed over |R|, and the means of recall.
 
-    Counts that belong to one rank (first hits, judged items, list ends, nDCG, whole queries) stand at k = rank only.
+    Integers are summed as they are, quotients by ascending |R|. Counts that belong to one rank (first hits, judged
+    items, list ends, nDCG, whole queries) stand at k = rank only. There is a row for every k and |R|, so rows are lean:
+    these counts are one null in nearly all.
     """
     group = f"partition by {', '.join(_curve(protocol))}, {NUM_RELEVANT}"
     so_far = f"over ({group} order by rank rows between unbounded preceding and current row)"
     counted = "lists" if protocol.missing_queries is MissingQueries.EXCLUDE else "population"
     steps = histogram.selectExpr(
-        "*",
+        *_curve(protocol),
+        RANK,
+        NUM_RELEVANT,
         f"sum(hits) {so_far} as h",
         f"sum(hit_numbers) {so_far} as s",
         f"sum(coalesce(try_divide(hit_numbers, rank), 0D)) {so_far} as m",
         f"sum({counted}) over ({group} rows between unbounded preceding and unbounded following) as n",
         f"lead(rank, 1, {protocol.depth + 1}) over ({group} order by rank) as next_rank",
+        f"struct({', '.join(_AT_RANK)}) as at_rank",
     )
-    return steps.selectExpr("*", "explode(sequence(rank, greatest(rank, next_rank - 1))) as k").selectExpr(
+    cell = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
+    cells = steps.selectExpr(
         *_curve(protocol),
-        NUM_RELEVANT,
-        "k",
-        "h",
-        "s",
-        "m",
+        "explode(sequence(rank, greatest(rank, next_rank - 1))) as k",
+        f"if(n > 0, {cell}, null) as cell",
         "n",
-        *(f"if(k = rank, {name}, null) as {name}" for name in _AT_RANK),
+        f"n * {NUM_RELEVANT} as relevant",
+        "h",
+        "if(k = rank, at_rank, null) as at_rank",
     )
-
-
-def _by_depth(curves: DataFrame, protocol: Protocol) -> DataFrame:
-    """One row per curve and k: sums over |R|, integers as they are, quotients by ascending |R|."""
-    group = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
     sums = {
-        "groups": f"sort_array(collect_list(if(n > 0, {group}, null)))",
+        "groups": "sort_array(collect_list(cell))",
         "n": "sum(n)",
-        "relevant": f"sum(n * {NUM_RELEVANT})",
+        "relevant": "sum(relevant)",
         "hits": "sum(h)",
-        **{name: f"coalesce(sum({name}), 0)" for name in _AT_RANK},
+        **{name: f"coalesce(sum(at_rank.{name}), 0)" for name in _AT_RANK},
     }
-    gathered = curves.groupBy(*_curve(protocol), "k").agg(*(F.expr(f"{text} as {name}") for name, text in sums.items()))
-    return gathered.selectExpr("*", f"{_sums(protocol)} as sums")
+    gathered = cells.groupBy(*_curve(protocol), "k").agg(*(F.expr(f"{text} as {name}") for name, text in sums.items()))
+    means = gathered.selectExpr("*", f"{_sums(protocol)} as sums").selectExpr(
+        "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
+    )
+    bare = 1 if protocol.no_relevant is NoRelevant.ONE else 0
+    return means.selectExpr("*", f"{squares(bare)} as squares").drop("groups")
 
 
 def _sums(protocol: Protocol) -> str:
@@ -151,14 +155,13 @@ def _sums(protocol: Protocol) -> str:
     return f"aggregate(groups, struct({zero}), (so_far, g) -> struct({step}))"
 
 
-def _running_totals(by_depth: DataFrame, protocol: Protocol) -> DataFrame:
+def _running_totals(grid: DataFrame, protocol: Protocol) -> DataFrame:
     """Counts that stand at one rank become counts up to k; whole-query counts (rank 0) become the same at every k."""
     window = f"partition by {', '.join(_curve(protocol))} order by k rows between unbounded preceding and"
     so_far, before = f"over ({window} current row)", f"over ({window} 1 preceding)"
-    summed = by_depth.selectExpr(
-        *_curve(protocol),
-        "k",
-        *("groups", "sums", "n", "relevant", "hits", "ndcg"),
+    summed = grid.selectExpr(
+        *(*_curve(protocol), "k"),
+        *("n", "relevant", "hits", "sums", "recall_macro", "recall_micro", "squares", "ndcg"),
         f"sum(coalesce(try_divide(first_hits, k), 0D)) {so_far} as reciprocal",
         f"coalesce(sum(lists) {before}, 0) as lists_shorter",
         *(f"sum({name}) {so_far} as {name}" for name in ("first_hits", "judged", *QUERY_COUNTS, *POPULATION_COUNTS)),
@@ -168,11 +171,7 @@ def _running_totals(by_depth: DataFrame, protocol: Protocol) -> DataFrame:
 
 def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
     """The measures from the sums; division by no query, no relevant item or no depth is null."""
-    bare = 1 if protocol.no_relevant is NoRelevant.ONE else 0
-    means = sums.selectExpr(
-        "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
-    )
-    errors = means.selectExpr("*", f"{squares(bare)} as squares").selectExpr(
+    errors = sums.selectExpr(
         "*",
         f"{standard_error('macro', total='n')} as recall_macro_error",
         f"{standard_error('micro', total='relevant')} as recall_micro_error",
