@@ -45,10 +45,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 @pytest.fixture
-def cluster(_cluster: Cluster) -> Iterator[Cluster]:
+def cluster(_cluster: Cluster) -> Cluster:
     """The cluster with two idle workers, whatever the test before has done to it."""
     _cluster.restore()
-    yield _cluster
+    return _cluster
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).parents[2]
 IMAGE = "recallk-spark:local"
 WORKERS = 2
+CPUS = 2  # of a container, as docker-compose.yml has it
 
 T = TypeVar("T")
 
@@ -188,7 +189,7 @@ class Cluster:
     def throttle(self, worker: str, cpus: float) -> None:
         """What a worker may use of the processors from now on."""
         run(["docker", "update", "--cpus", str(cpus), worker])
-        self._throttled = cpus < 1
+        self._throttled = cpus < CPUS
 
     def restore(self) -> None:
         """Two whole idle workers, whatever a test has done."""
@@ -198,7 +199,7 @@ class Cluster:
         self.begin(*self._workers)
         if self._throttled:
             for worker in self._workers:
-                self.throttle(worker, 1)
+                self.throttle(worker, CPUS)
         wait_until(self._is_idle, "two idle workers")
 
     def _is_idle(self) -> bool:

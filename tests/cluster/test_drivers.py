@@ -43,7 +43,7 @@ def test_a_driver_killed_before_or_in_the_commit_leaves_whole_runs_and_the_rerun
     before = files(out)
 
     job = jobs.start(*options, "--output=/data/killed")
-    job.kill_when(f"/data/killed/_attempts/*/protocol", 1)
+    job.kill_when("/data/killed/_attempts/*/protocol", 1)
     assert {name: data for name, data in files(out).items() if not name.startswith("_attempts/")} == before
 
     job = jobs.start(*options, "--output=/data/killed")
