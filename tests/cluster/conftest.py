@@ -41,6 +41,7 @@ def _cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would end the taking down
     raise KeyboardInterrupt
 
 

@@ -214,8 +214,8 @@ class Cluster:
             run(
                 [
                     *("docker", "run", "-d", "--network", f"{self.project}_default"),
-                    *("--env", "_SPARK_AUTH_SECRET", "--env", "SPARK_LOCAL_DIRS=/scratch"),
-                    *("--tmpfs", f"/scratch:size={size},mode=1777", "--memory", "2500m"),
+                    *("--env", "_SPARK_AUTH_SECRET", "--env", "SPARK_LOCAL_DIRS=/small"),
+                    *("--tmpfs", f"/small:size={size},mode=1777", "--memory", "2500m"),
                     *(part for mount in mounts for part in ("-v", mount)),
                     *(IMAGE, *command.split(), "spark://master:7077"),
                 ],

@@ -34,11 +34,11 @@ def test_a_driver_killed_before_or_in_the_commit_leaves_whole_runs_and_the_rerun
 ) -> None:
     many_runs(cluster.data / "runs" / "scores", 150)
     pq.write_table(
-        pa.table({"query_id": ["q0", "q1", "q2"], "item_id": ["d1", "d2", "d9"]}), cluster.data / "l.parquet"
+        pa.table({"query_id": ["q0", "q1", "q2"], "item_id": ["d1", "d2", "d9"]}), cluster.data / "labels.parquet"
     )
-    options = ["--scores=/data/runs/scores", "--relevance=/data/l.parquet", f"--ds={DAY}", "--cutoffs=1,3"]
-    jobs.run_locally(*options, "--output=/data/runs/expected")
-    expected = cluster.data / "runs" / "expected"
+    options = ["--scores=/data/runs/scores", "--relevance=/data/labels.parquet", f"--ds={DAY}", "--cutoffs=1,3"]
+    jobs.run_locally(*options, "--output=/data/runs-expected")
+    expected = cluster.data / "runs-expected"
     out, _ = shop.output("killed")
     before = files(out)
 
