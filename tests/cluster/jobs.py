@@ -57,7 +57,7 @@ class Job:
             command = ["spark-submit", *given, "jobs/evaluate.py", *options]
         self._process = cluster.start(command, self.name, self._stdout, self._stderr)
 
-    def exit(self, seconds: float = 180) -> int:
+    def exit(self, seconds: float = 300) -> int:
         """Its exit code, when it has ended."""
         try:
             return self._process.wait(seconds)
