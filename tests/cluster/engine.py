@@ -156,7 +156,7 @@ class Cluster:
 
     def kill_job(self, name: str) -> None:
         """SIGKILL to every process of a job: Python and Java."""
-        self.on_driver("sh", "-c", f"kill -KILL -- -$(cat /tmp/{name}.pid)")
+        self.on_driver("sh", "-c", f"kill -KILL -$(cat /tmp/{name}.pid)")
 
     def stages(self) -> list[dict[str, Any]]:
         """The stages of the one job that runs, as Spark's REST API tells them; none before it answers."""

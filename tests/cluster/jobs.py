@@ -84,8 +84,8 @@ class Job:
 
     @property
     def said(self) -> str:
-        """What it has written to stderr."""
-        return self._stderr.read_text(encoding="utf-8", errors="replace")
+        """All that it has written; spark-submit sends what Python writes to stderr to stdout."""
+        return "".join(file.read_text(encoding="utf-8", errors="replace") for file in (self._stderr, self._stdout))
 
     @property
     def printed(self) -> str:
