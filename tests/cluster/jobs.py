@@ -87,11 +87,6 @@ class Job:
         """All that it has written; spark-submit sends what Python writes to stderr to stdout."""
         return "".join(file.read_text(encoding="utf-8", errors="replace") for file in (self._stderr, self._stdout))
 
-    @property
-    def printed(self) -> str:
-        """What it has written to stdout."""
-        return self._stdout.read_text(encoding="utf-8")
-
     def wait_for_stage(self, when: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         """A stage of which `when` holds; fails if the job ends before there is one."""
 
