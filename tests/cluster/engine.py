@@ -149,8 +149,8 @@ class Cluster:
     # --- jobs
 
     def start(self, command: list[str], name: str, stdout: Path, stderr: Path) -> subprocess.Popen[bytes]:
-        """A command in the driver's container, in a process group that `kill_job` knows by name."""
-        grouped = ["setsid", "-w", "sh", "-c", f'echo $$ > /tmp/{name}.pid; exec "$@"', "sh", *command]
+        """A command in the driver's container; Docker gives it a process group, which `kill_job` knows by name."""
+        grouped = ["sh", "-c", f'echo $$ > /tmp/{name}.pid; exec "$@"', "sh", *command]
         with stdout.open("wb") as out, stderr.open("wb") as err:
             return subprocess.Popen(["docker", "exec", self._driver, *grouped], stdout=out, stderr=err)
 
