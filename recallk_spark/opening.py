@@ -23,6 +23,7 @@ from recallk_spark.text_sources import LINE
 
 _ISO_DAY = r"^\d{4}-\d{2}-\d{2}$"
 _SPARKS_MODULES = ("pyspark.", "py4j.", "grpc.")  # not all are installed everywhere, so they are told by name
+_LOST = ("ExecutorLostFailure", "SparkContext was shut down")  # Spark failed, whatever it was reading
 _NEAREST = 2  # days shown on either side of one that is missing
 
 
@@ -81,7 +82,7 @@ def one_line_errors(source: Source) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(_SPARKS_MODULES):
+        if not type(error).__module__.startswith(_SPARKS_MODULES) or any(text in str(error) for text in _LOST):
             raise
         raise InputError(f"{source}: {_fault(source, error)}") from None  # a Java trace helps nobody here
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MIN_JAVA = 17
 _QUIET = Path(__file__).with_name("quiet-log4j2.properties")
+_INTERRUPTS = 10  # this often, at half a second each, before the block is ended as Ctrl-C would
 GROUP_LIMIT_THRESHOLD = "spark.sql.optimizer.windowGroupLimitThreshold"
 
 # Error classes by which Spark says that what it was given to read is at fault
@@ -155,12 +157,15 @@ def _reason(text: str) -> str:
 def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], None]]:
     """Interrupts what Spark runs in the block after `seconds` (0: never), again and again until the block ends.
 
+    What cannot be interrupted is ended as Ctrl-C would end it, where the block runs in the main thread.
+
     Gives a function to call between two steps: it raises once the time has run out.
 
     Raises:
         SparkError: the time ran out.
     """
     expired, ended = threading.Event(), threading.Event()
+    here = threading.current_thread()
 
     def check() -> None:
         if expired.is_set():
@@ -168,11 +173,18 @@ def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], Non
 
     def interrupt() -> None:
         try:
-            if not ended.wait(seconds):
-                expired.set()
+            if ended.wait(seconds):
+                return
+            expired.set()
+            for _ in range(_INTERRUPTS):
                 spark.interruptAll()
-                while not ended.wait(0.5):
-                    spark.interruptAll()
+                if ended.wait(0.5):
+                    return
+            # a job that belongs to no query, as the one by which Spark learns the columns of files, is not interrupted
+            if here is threading.main_thread():
+                signal.pthread_kill(here.ident or 0, signal.SIGINT)
+            while not ended.wait(0.5):
+                spark.interruptAll()
         except Exception:  # the session went away: what the block runs fails by itself
             return
 
@@ -180,7 +192,7 @@ def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], Non
         threading.Thread(target=interrupt, daemon=True).start()
     try:
         yield check
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if not isinstance(error, SparkError) and expired.is_set():
             raise SparkError(f"not finished within job_timeout = {seconds:g} s") from error
         raise

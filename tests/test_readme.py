@@ -34,9 +34,10 @@ def test_every_option_in_the_readme_exists() -> None:
     parser = build_parser()
     commands = next(action for action in parser._actions if action.dest == "command").choices
     known = {option for command in commands.values() for option in command._option_string_actions}
+    ours = re.sub(r"(spark-submit --master|aws emr|docker compose up) .*", "", README)  # those have options of others
     shown = set(
         re.findall(
-            r"(?<![\w-])(--[a-z][a-z-]+)", "\n".join(re.findall(r"recallk .*?```|`--.*?`", README, flags=re.DOTALL))
+            r"(?<![\w-])(--[a-z][a-z-]+)", "\n".join(re.findall(r"recallk .*?```|`--.*?`", ours, flags=re.DOTALL))
         )
     )
     assert shown
