@@ -219,10 +219,11 @@ def tasks_told(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterato
     """
     from pyspark.sql import is_remote  # noqa: PLC0415
 
-    def handler(stages: Iterable[Any] | None, *_: Any, **__: Any) -> None:
+    def handle(*, stages: Iterable[Any] | None, **_: Any) -> None:
         begun = list(stages or ())
         tell(sum(stage.num_completed_tasks for stage in begun), sum(stage.num_tasks for stage in begun))
 
+    handler: Any = handle  # Spark's type is a class, but it takes whatever can be called so
     if not is_remote():
         yield
         return

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from recallk_spark.errors import Fault
+from recallk_spark.observing import observed
 
 AHEAD = "scores ahead"  # the name under which the rows of the first of two scans of the scores are counted
 
@@ -41,6 +42,7 @@ class Watch:
     """
 
     _observations: dict[str, tuple[Observation, Sequence[Check]]] = field(default_factory=dict)
+    _seen: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def over(
         self,
@@ -68,14 +70,14 @@ class Watch:
 
     def counts(self, table: str) -> dict[str, int]:
         """Rows of `table` and its other counted rows, by name."""
-        observed = _observed(self._observations[table][0])
+        observed = self._observed(table)
         apart = ("broken_", "example_", "digest")
         return {name: int(value or 0) for name, value in observed.items() if not name.startswith(apart)}
 
     def digests(self) -> dict[str, str]:
         """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
         apart = ("scores", AHEAD)
-        observed = {name: _observed(seen[0]) for name, seen in self._observations.items() if name not in apart}
+        observed = {name: self._observed(name) for name in self._observations if name not in apart}
         return {name: f"{int(seen.get('digest') or 0) % 2**128:032x}" for name, seen in observed.items()}
 
     def repairs(self) -> dict[str, int]:
@@ -86,8 +88,8 @@ class Watch:
     def faults(self) -> list[Fault]:
         """Every check that some row broke, with the number of such rows and the smallest key; and empty tables."""
         found = []
-        for table, (observation, checks) in self._observations.items():
-            observed = _observed(observation)
+        for table, (_, checks) in self._observations.items():
+            observed = self._observed(table)
             for number, check in enumerate(checks):
                 if count := int(observed.get(f"broken_{number}") or 0):
                     example = str(observed[f"example_{number}"])
@@ -102,10 +104,7 @@ class Watch:
         first = self.counts(AHEAD).get("rows", 0) if AHEAD in self._observations else 0
         return (first, self.counts("scores").get("rows", 0)) if first else None
 
-
-def _observed(observation: Observation) -> dict[str, Any]:
-    """What was observed; nothing where Spark left the table unread, because another one was empty."""
-    try:
-        return observation.get
-    except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
-        return {}
+    def _observed(self, table: str) -> Mapping[str, Any]:
+        if table not in self._seen:
+            self._seen[table] = observed(self._observations[table][0])
+        return self._seen[table]

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from recallk_spark import observing
+
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -39,6 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    observing.WITHIN = 5.0  # Spark 4.0 lets every test wait that long whose tables are left unread
     yield session
     session.stop()
 

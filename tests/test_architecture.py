@@ -29,7 +29,19 @@ ROOMS = [
     # inputs
     *("locations", "specs", "snapshot", "text_sources", "arrays", "json_lines", "opening", "union", "sources"),
     # the way of a row
-    *("columns", "watch", "contract", "ranking", "judging", "lists", "counting", "ndcg", "histogram", "uncertainty"),
+    *(
+        "columns",
+        "observing",
+        "watch",
+        "contract",
+        "ranking",
+        "judging",
+        "lists",
+        "counting",
+        "ndcg",
+        "histogram",
+        "uncertainty",
+    ),
     *("profile", "chain", "refusals", "report", "evaluation"),
     # the command line
     *("session", "inputs", "job", "terminal", "cli"),
@@ -117,7 +129,14 @@ def test_no_room_is_named_for_having_no_name() -> None:
 @pytest.mark.parametrize(
     ("why", "names"),
     [
-        ("Spark Connect has none of it", ("sparkContext", "_sc", "_jvm", "_jdf", "_jsparkSession", "_jc", "rdd")),
+        (
+            "Spark Connect has none of it",
+            (
+                *("sparkContext", "_sc", "_jsc", "_jvm", "_jdf", "_jsparkSession", "_jc", "_jreader", "_jwrite", "_jo"),
+                *("rdd", "toJSON", "sql_ctx", "SparkContext", "SQLContext", "HiveContext", "newSession"),
+                *("enableHiveSupport", "semanticHash", "sameSemantics"),
+            ),
+        ),
         ("rows stay with Spark; toArrow gives small results", ("toPandas", "foreach", "foreachPartition")),
         (
             "no Python runs per row",
@@ -296,6 +315,22 @@ def names_used(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
             yield node, node.id
         elif isinstance(node, ast.ImportFrom | ast.Import):
             yield from ((node, alias.name) for alias in node.names)  # type: ignore[misc]
+
+
+def names_given(tree: ast.AST) -> Iterator[str]:
+    """Every name that is given here: to a function, class or variable, or to an attribute of self."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
+            yield node.attr
+
+
+def is_self(node: ast.AST) -> bool:
+    """Whether this is the object whose method it stands in."""
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def is_functools_cache(node: ast.AST) -> bool:

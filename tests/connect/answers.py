@@ -30,7 +30,7 @@ from recallk_spark.session import spark_errors
 
 FRAMES = {"window": ("ranked", "judged", "per_query", "profile"), "pruned": ("per_query", "profile")}
 SEVERAL = Protocol(cutoffs=(1, 3, 10), depth=12, min_grade=(1, 2))
-BAD_SCORES = [("r", "q1", "a", float("nan")), ("r", None, "b", 1.0), ("r", "q1", None, 1.0), ("r", "q1", "c", 0.5)]
+BAD_SCORES = [("r", "q05", "a", float("nan")), ("r", None, "b", 1.0), ("r", "q05", None, 1.0), ("r", "q05", "c", 0.5)]
 
 
 def write_inputs(folder: Path) -> None:
