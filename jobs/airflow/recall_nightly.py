@@ -19,14 +19,11 @@ REFUSED = {2: "the options or the configuration are wrong", 3: "an input is refu
 class NotWhenRefused(RetryPolicy):
     """Spark and storage may do better a second time; a wrong setting or a refused table will not."""
 
-    def evaluate(self, exception, try_number, max_tries, context=None):
+    def evaluate(self, exception, *_, **__):
         for code, reason in REFUSED.items():
             if f"Error code is: {code}." in str(exception):  # the operator tells the exit code nowhere else
                 return RetryDecision.fail(reason)
         return RetryDecision.default()
-
-    def serialize(self):
-        return {}
 
 
 def recallk(command: str) -> SparkSubmitOperator:
