@@ -37,8 +37,13 @@ def test_the_notebook_is_kept_without_outputs() -> None:
 
 @pytest.mark.parametrize("where", ["classic", "connect"])
 def test_the_notebook_runs_and_shows_table_curve_and_worst_queries(
-    where: str, warehouse: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    warehouse: Path,
+    spark_conf_dir: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", spark_conf_dir)
     monkeypatch.setenv("RECALLK_WAREHOUSE", str(warehouse))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     notebook = read()

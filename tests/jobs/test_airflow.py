@@ -22,7 +22,7 @@ DAG = ROOT / "jobs" / "airflow" / "recall_nightly.py"
 
 
 @pytest.fixture
-def airflow(tmp_path: Path) -> dict[str, str]:
+def airflow(tmp_path: Path, spark_conf_dir: str) -> dict[str, str]:
     """The environment of an Airflow with an empty database, whose Spark is the one of these tests."""
     if not AIRFLOW.is_file():
         if os.environ.get("CI") == "true":
@@ -32,6 +32,7 @@ def airflow(tmp_path: Path) -> dict[str, str]:
         )
     environ = {
         **os.environ,
+        "SPARK_CONF_DIR": spark_conf_dir,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
