@@ -63,7 +63,7 @@ def _evaluate(options: dict[str, Any]) -> int:
 def _run(config: JobConfig) -> Report:
     from recallk_spark.inputs import Tables, open_inputs  # noqa: PLC0415
     from recallk_spark.job import evaluate_and_publish, evaluate_only  # noqa: PLC0415
-    from recallk_spark.session import spark_errors, time_limit  # noqa: PLC0415
+    from recallk_spark.session import spark_errors, tasks_told, time_limit  # noqa: PLC0415
     from recallk_spark.sinks import Output  # noqa: PLC0415
     from recallk_spark.terminal import progress  # noqa: PLC0415
 
@@ -72,7 +72,7 @@ def _run(config: JobConfig) -> Report:
         Output(config.output, ds=tables.ds)  # a root that cannot be written is said before Spark starts
     with progress() as say, spark_errors():
         spark = _session(config)
-        with time_limit(spark, config.job_timeout) as in_time:
+        with tasks_told(spark, say.tasks), time_limit(spark, config.job_timeout) as in_time:
 
             def step(name: str) -> None:
                 in_time()

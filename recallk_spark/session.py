@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recallk_spark.errors import ContractError, Fault, InputError, RecallkError, SparkError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_JAVA = 17
+DEFAULT_CONNECT_PORT = 15002
 _QUIET = Path(__file__).with_name("quiet-log4j2.properties")
 _INTERRUPTS = 10  # this often, at half a second each, before the block is ended as Ctrl-C would
 GROUP_LIMIT_THRESHOLD = "spark.sql.optimizer.windowGroupLimitThreshold"
@@ -49,7 +51,9 @@ def start(*, master: str | None, remote: str | None, conf: Mapping[str, str], de
     if active is not None and not remote:
         return active
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which has decided on master and memory
-    if not remote and not submitted:
+    if remote:
+        require_server(remote)
+    elif not submitted:
         require_java()
     builder = SparkSession.builder.appName("recallk")
     if remote:
@@ -108,6 +112,25 @@ def require_java() -> None:
     major = int(found[2] if found and found[1] == "1" and found[2] else found[1]) if found else 0
     if major < MIN_JAVA:
         raise SparkError(f"Spark needs Java {MIN_JAVA} or newer, and {java} is {major or 'no Java'}; {how}")
+
+
+def require_server(remote: str) -> None:
+    """Refuses to wait for a Spark Connect server that does not listen: its client would try for ten minutes.
+
+    Where a proxy stands between, only the client can tell.
+
+    Raises:
+        SparkError: nothing listens at the address.
+    """
+    proxied = {name.lower() for name in os.environ} & {"grpc_proxy", "https_proxy", "http_proxy"}
+    found = re.match(r"sc://(\[.+?\]|[^:/;]+)(?::(\d+))?(?:/|$)", remote)
+    if proxied or not found:  # Spark says itself what is wrong with another address
+        return
+    host, port = found[1].strip("[]"), int(found[2] or DEFAULT_CONNECT_PORT)
+    try:
+        socket.create_connection((host, port), timeout=30).close()
+    except (OSError, OverflowError) as error:
+        raise SparkError(f"no Spark Connect server at {host}:{port}: {error}") from None
 
 
 @contextmanager
@@ -198,3 +221,26 @@ def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], Non
         raise
     finally:
         ended.set()
+
+
+@contextmanager
+def tasks_told(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[None]:
+    """Tells how many tasks of the running job are done, of how many, while a Spark Connect server works in the block.
+
+    Classic Spark has its own bar for that (`spark.ui.showConsoleProgress`), and nothing to ask without the JVM.
+    """
+    from pyspark.sql import is_remote  # noqa: PLC0415
+
+    def handle(*, stages: Iterable[Any] | None, **_: Any) -> None:
+        begun = list(stages or ())
+        tell(sum(stage.num_completed_tasks for stage in begun), sum(stage.num_tasks for stage in begun))
+
+    handler: Any = handle  # Spark's type is a class, but it takes whatever can be called so
+    if not is_remote():
+        yield
+        return
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)

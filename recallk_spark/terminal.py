@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.markup import escape
@@ -98,13 +99,33 @@ def _slice_table(report: Report) -> Table:
     return table
 
 
+@dataclass
+class Progress:
+    """The line that says which step runs, how far it is where Spark tells, and how long all took so far."""
+
+    show: Callable[[str], None]
+    step: str = "starting Spark"
+    started: float = field(default_factory=time.monotonic)
+
+    def __call__(self, step: str) -> None:
+        """Says that a step begins."""
+        self.step = step
+        self._say("")
+
+    def tasks(self, done: int, begun: int) -> None:
+        """Says how many tasks of the step's job are done."""
+        if begun:
+            self._say(f"{done:,} of {begun:,} tasks, ")
+
+    def _say(self, far: str) -> None:
+        self.show(f"{self.step} ({far}{time.monotonic() - self.started:.0f} s so far)")
+
+
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says which step runs and for how long; silent where stderr is no terminal."""
+def progress() -> Iterator[Progress]:
+    """A line on stderr while the block runs; silent where stderr is no terminal."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        yield Progress(lambda _: None)
         return
-    console = Console(stderr=True)
-    started = time.monotonic()
-    with console.status("starting Spark") as status:
-        yield lambda step: status.update(f"{step} ({time.monotonic() - started:.0f} s so far)")
+    with Console(stderr=True).status("starting Spark") as status:
+        yield Progress(status.update)

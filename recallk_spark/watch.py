@@ -32,14 +32,13 @@ class _Watched:
 
     def observed(self) -> dict[str, Any]:
         """What was counted, by name; nothing where Spark left the table unread, because another one was empty."""
-        try:
-            observed: dict[str, Any] = self.observation.get
-        except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
-            return {}
         if counts_retries(self.frame.sparkSession.version):
             row = self.frame.agg(*self.aggregates).first()
-            observed = row.asDict() if row else {}
-        return observed
+            return row.asDict() if row else {}
+        try:
+            return self.observation.get
+        except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
+            return {}
 
 
 @dataclass
@@ -51,6 +50,7 @@ class Watch:
     """
 
     _watched: dict[str, _Watched] = field(default_factory=dict)
+    _seen: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def over(
         self,
@@ -71,20 +71,23 @@ class Watch:
             aggregates.append(F.count_if(reduce(or_, (check.broken for check in checks))).alias(_BROKEN))
         if content is not None:
             aggregates += _digest_parts(content)
-        observation = Observation()
-        self._watched[table] = _Watched(frame, checks, aggregates, observation)
-        return frame.observe(observation, *aggregates)
+        watched = _Watched(frame, checks, aggregates, Observation())
+        if counts_retries(frame.sparkSession.version):  # a look of its own says nothing of the first of two scans
+            self._watched |= {} if table == AHEAD else {table: watched}
+            return frame
+        self._watched[table] = watched
+        return frame.observe(watched.observation, *aggregates)
 
     def counts(self, table: str) -> dict[str, int]:
         """Rows of `table` and its other counted rows, by name."""
-        observed = self._watched[table].observed()
+        observed = self._observed(table)
         apart = (_BROKEN, *_DIGEST)
         return {name: int(value or 0) for name, value in observed.items() if name not in apart}
 
     def digests(self) -> dict[str, str]:
         """Per table but the scores, a digest of its content that does not depend on the order of rows (hex)."""
         apart = ("scores", AHEAD)
-        return {name: _digest(watched.observed()) for name, watched in self._watched.items() if name not in apart}
+        return {name: _digest(self._observed(name)) for name in self._watched if name not in apart}
 
     def repairs(self) -> dict[str, int]:
         """How many rows were left out or put last, over all tables: invalid_scores, skipped_lines."""
@@ -98,7 +101,7 @@ class Watch:
         """
         found = []
         for table, watched in self._watched.items():
-            if broken := int(watched.observed().get(_BROKEN) or 0):
+            if broken := int(self._observed(table).get(_BROKEN) or 0):
                 faults = _faults(watched)
                 changed = Fault(
                     table, "", "rows that broke the contract are gone: it changed while it was read", broken
@@ -113,6 +116,11 @@ class Watch:
         """
         first = self.counts(AHEAD).get("rows", 0) if AHEAD in self._watched else 0
         return (first, self.counts("scores").get("rows", 0)) if first else None
+
+    def _observed(self, table: str) -> dict[str, Any]:
+        if table not in self._seen:
+            self._seen[table] = self._watched[table].observed()
+        return self._seen[table]
 
 
 def _faults(watched: _Watched) -> list[Fault]:

@@ -44,6 +44,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
+def spark_conf_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A SPARK_CONF_DIR for other processes whose jobs are as small as those of these tests."""
+    folder = tmp_path_factory.mktemp("spark-conf")
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines), encoding="utf-8")
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
 def golden() -> Path:
     """The folder of real runs and judgments; tests that need it skip where it is absent, but fail under CI."""
     folder = SHARED / "golden"
