@@ -8,16 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recallk_spark.errors import InputError, did_you_mean
 from recallk_spark.keys import DS, RUN, Key
 from recallk_spark.storage import Store, open_store, reason
 from recallk_spark.versions import ATTEMPTS, Manifest, latest, list_manifests
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads  # imported where it is used: it brings pandas, which no evaluation needs
 
 _TRIES = 20
 _PAUSE = 0.05  # seconds; files that were moved or replaced under our feet are looked for again after this
@@ -163,6 +166,8 @@ def _require_table(store: Store, table: str, manifests: Sequence[Manifest]) -> N
 def _scan(
     store: Store, table: str, manifests: Sequence[Manifest], columns: Sequence[str] | None, filters: Any
 ) -> pa.Table:
+    import pyarrow.dataset as pads  # noqa: PLC0415
+
     fragments = _fragments(store, table, manifests)
     by_day = any(manifest.key.ds is not None for manifest in manifests)
     keys = pa.schema([(name, pa.string()) for name in ((DS, RUN) if by_day else (RUN,))])
@@ -178,6 +183,8 @@ def _scan(
 
 
 def _fragments(store: Store, table: str, manifests: Iterable[Manifest]) -> list[pads.ParquetFileFragment]:
+    import pyarrow.dataset as pads  # noqa: PLC0415
+
     parquet = pads.ParquetFileFormat()
     return [
         parquet.make_fragment(path, store.filesystem, _is_of(manifest))
@@ -194,9 +201,9 @@ def _fragments_of_others(store: Store, table: str) -> list[pads.ParquetFileFragm
     return []
 
 
-def _is_of(manifest: Manifest) -> pads.Expression:
-    of = pads.field(RUN) == manifest.key.run_id
-    return of if manifest.key.ds is None else of & (pads.field(DS) == manifest.key.ds)
+def _is_of(manifest: Manifest) -> pc.Expression:
+    of = pc.field(RUN) == manifest.key.run_id
+    return of if manifest.key.ds is None else of & (pc.field(DS) == manifest.key.ds)
 
 
 def _locate(store: Store, table: str, manifest: Manifest) -> list[str]:

@@ -61,10 +61,12 @@ def start(*, master: str | None, remote: str | None, conf: Mapping[str, str], de
     elif not submitted:
         builder = builder.master(master or "local[*]")
     settings = _defaults(local=not remote and not submitted and (master or "local").startswith("local"), depth=depth)
-    if not remote:  # a static setting, which a server's session refuses
+    if not remote:  # static settings, which a server's session refuses
         # the classes of one evaluation are more than the hundred that are kept: each would be compiled anew, by Janino
         # and by the JIT, in every evaluation of a session
         settings["spark.sql.codegen.cache.maxEntries"] = "2000"
+        # else each of some thousand column expressions asks Python for its line and the JVM to note it
+        settings["spark.python.sql.dataFrameDebugging.enabled"] = "false"
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
     try:

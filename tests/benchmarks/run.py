@@ -47,7 +47,9 @@ def works(spark: Any, data: Path, millions: int, which: set[str]) -> Iterator[tu
     main, ours = "main" in which, on_spark.ours
     if main:
         yield from on_spark.floors(spark, folder).items()
+    if main or "pruned" in which:
         yield REFERENCE, ours(spark, folder, "pruned")
+    if main:
         yield "window plan", ours(spark, folder, "window")
         yield "MLlib RankingMetrics, 2 values", on_spark.mllib(spark, folder, (10, 100))
     if "mllib10" in which:
@@ -131,7 +133,9 @@ def table(results: dict[str, Measured]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="2,20", help="millions of score rows, such as 2,20,100")
-    parser.add_argument("--only", default="main,mllib10,job,shape,peers", help="parts to run, by comma")
+    parser.add_argument(
+        "--only", default="main,mllib10,job,shape,peers", help="parts to run, by comma; or pruned alone"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="warm rounds after the cold one")
     parser.add_argument("--data", type=Path, default=Path("benchmark-data"), help="where the tables are made and kept")
     parser.add_argument("--output", type=Path, default=Path("benchmark"), help="path of the results, without ending")
