@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -100,6 +102,15 @@ def test_the_door_and_the_command_line_open_without_pyspark() -> None:
     # pyspark is an extra, and what reads published results must not wait for it to load
     for room in sorted(({"__init__", "cli"} | WITHOUT_SPARK - NAME_COLUMNS) & set(TREES)):
         assert [chain for chain in loading(room) if chain[-1].startswith("pyspark")] == []
+
+
+def test_no_room_loads_what_an_evaluation_does_not_need() -> None:
+    """Each costs a second of every start. pyspark itself loads pandas when it starts a session, where it finds it."""
+    rooms = ", ".join(f"recallk_spark.{name}" for name in ROOMS)
+    heavy = "{'pandas', 'matplotlib', 'scipy', 'IPython', 'pyspark.pandas'}"
+    code = f"import sys, {rooms}; sys.exit(str({heavy} & set(sys.modules) or ''))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert loaded.stderr.strip() == ""
 
 
 def test_only_the_door_loads_rooms_by_their_name() -> None:
