@@ -305,6 +305,7 @@ def test_before_spark_4_3_rows_are_counted_by_a_look_of_its_own(spark: SparkSess
     assert [(fault.column, fault.count) for fault in watch.faults()] == [("score", 1)]
 
 
+@frames.COUNTED_ON_THE_WAY
 def test_a_row_at_fault_that_is_gone_when_it_is_looked_up_is_still_a_fault(tmp_path: Path, spark: SparkSession) -> None:
     line = '{"run_id": "r", "query_id": "q", "item_id": "a"'
     (tmp_path / "scores.json").write_text(f"{line}}}\n")

@@ -122,6 +122,7 @@ def test_a_judged_result_that_only_the_first_scan_met_stops_the_job(spark: Spark
         count_lists(first, second, labels, protocol=Protocol()).collect()
 
 
+@frames.COUNTED_ON_THE_WAY
 def test_a_row_that_only_one_scan_met_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Chain._conformed_scores
 
