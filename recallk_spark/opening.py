@@ -91,6 +91,8 @@ def _fault(source: Source, error: Exception) -> str:
     condition = getattr(error, "getCondition", lambda: None)()
     if condition == "PATH_NOT_FOUND":
         near = locations.near_name(source.location)
+        if near == source.location:
+            return "no such file or directory where Spark runs, though there is one here"
         hint = "" if "/" in source.location else f"; a table is written table:{source.location}"
         return "no such file or directory" + (f"; did you mean '{near}'?" if near else hint)
     if condition == "TABLE_OR_VIEW_NOT_FOUND":

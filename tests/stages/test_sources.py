@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from chispa import assert_df_equality
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from recallk_spark.errors import ContractError, InputError, UsageError
+from recallk_spark.opening import one_line_errors
 from recallk_spark.sources import (
     Kind,
     MissingDay,
@@ -422,3 +424,14 @@ def test_sources_are_named_all_or_none(spark: SparkSession) -> None:
 
     with pytest.raises(UsageError, match="of every --relevance"):
         read_relevance(spark, sources, ds=None)
+
+
+def test_a_file_that_is_here_but_not_where_spark_runs_is_not_suggested_as_itself(tmp_path: Path) -> None:
+    class Missing(AnalysisException):
+        def getCondition(self) -> str:  # noqa: N802 - Spark's name
+            return "PATH_NOT_FOUND"
+
+    (tmp_path / "scores.csv").touch()
+    source = parse_source(f"csv:{tmp_path}/scores.csv", kind=Kind.SCORES)
+    with pytest.raises(InputError, match="where Spark runs, though there is one here"), one_line_errors(source):
+        raise Missing("gone")
