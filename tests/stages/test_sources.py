@@ -428,6 +428,8 @@ def test_sources_are_named_all_or_none(spark: SparkSession) -> None:
 
 def test_a_file_that_is_here_but_not_where_spark_runs_is_not_suggested_as_itself(tmp_path: Path) -> None:
     class Missing(AnalysisException):
+        __module__ = "pyspark.errors"  # by which Spark's exceptions are known
+
         def getCondition(self) -> str:  # noqa: N802 - Spark's name
             return "PATH_NOT_FOUND"
 
