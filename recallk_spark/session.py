@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MIN_JAVA = 17
 DEFAULT_CONNECT_PORT = 15002
 _QUIET = Path(__file__).with_name("quiet-log4j2.properties")
-_INTERRUPTS = 10  # this often, at half a second each, before the block is ended as Ctrl-C would
+_INTERRUPTS = 10  # this often, at half a second each, before the block is ended by a signal
 GROUP_LIMIT_THRESHOLD = "spark.sql.optimizer.windowGroupLimitThreshold"
 
 # Error classes by which Spark says that what it was given to read is at fault
@@ -182,7 +182,8 @@ def _reason(text: str) -> str:
 def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], None]]:
     """Interrupts what Spark runs in the block after `seconds` (0: never), again and again until the block ends.
 
-    What cannot be interrupted is ended as Ctrl-C would end it, where the block runs in the main thread.
+    What cannot be interrupted is ended by a signal, where the block runs in the main thread: by SIGUSR1, since what a
+    shell has put into the background ignores SIGINT.
 
     Gives a function to call between two steps: it raises once the time has run out.
 
@@ -190,11 +191,15 @@ def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], Non
         SparkError: the time ran out.
     """
     expired, ended = threading.Event(), threading.Event()
-    here = threading.current_thread()
+    main_thread = threading.current_thread() is threading.main_thread()
 
     def check() -> None:
         if expired.is_set():
             raise SparkError(f"not finished within job_timeout = {seconds:g} s")
+
+    def end_block(*_: object) -> None:
+        if not ended.is_set():
+            raise KeyboardInterrupt
 
     def interrupt() -> None:
         try:
@@ -206,14 +211,16 @@ def time_limit(spark: SparkSession, seconds: float) -> Iterator[Callable[[], Non
                 if ended.wait(0.5):
                     return
             # a job that belongs to no query, as the one by which Spark learns the columns of files, is not interrupted
-            if here is threading.main_thread():
-                signal.pthread_kill(here.ident or 0, signal.SIGINT)
+            if main_thread:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             while not ended.wait(0.5):
                 spark.interruptAll()
         except Exception:  # the session went away: what the block runs fails by itself
             return
 
     if seconds:
+        if main_thread:
+            signal.signal(signal.SIGUSR1, end_block)  # it stays, and does nothing once the block has ended
         threading.Thread(target=interrupt, daemon=True).start()
     try:
         yield check

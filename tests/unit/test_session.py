@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -21,6 +23,15 @@ class Deaf:
         return []
 
 
+@pytest.fixture
+def in_the_background() -> Iterator[None]:
+    """SIGINT is ignored, as in what a shell script has put into the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("in_the_background")
 def test_what_spark_does_not_interrupt_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_INTERRUPTS", 1)
     began = time.monotonic()
