@@ -44,9 +44,13 @@ def sound(frame: DataFrame) -> Column:
     holds = F.lit(True)
     if MALFORMED in frame.columns:
         holds = holds & F.col(MALFORMED).isNull()
-    if SKIPPED in frame.columns:
-        holds = holds & ~F.coalesce(F.col(SKIPPED), F.lit(False))
-    return holds
+    skip = skipped(frame)
+    return holds if skip is None else holds & ~skip
+
+
+def skipped(frame: DataFrame) -> Column | None:
+    """True on a line that a source left out on purpose; None where it leaves none out."""
+    return F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else None
 
 
 def malformed(table: str, frame: DataFrame, column: str) -> list[Check]:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from recallk_spark.checks import Check, guard, key_in_words, malformed, sound
+from recallk_spark.checks import Check, guard, key_in_words, malformed, skipped, sound
 from recallk_spark.columns import id_faults, missing_columns, type_fault
 from recallk_spark.errors import ContractError, Fault
 from recallk_spark.policies import Gain, InvalidScores, ScorePrecision, TieBreak
@@ -40,7 +40,6 @@ from recallk_spark.schema import (
     RANK,
     RUN,
     SCORE,
-    SKIPPED,
 )
 from recallk_spark.watch import AHEAD, Watch
 
@@ -227,14 +226,14 @@ def _apply(
     content: Column | None = None,
 ) -> tuple[DataFrame, Callable[[str], Column]]:
     """The frame without its skipped lines, and a function that gives a column with the refusals that stand in it."""
-    skipped = F.coalesce(F.col(SKIPPED), F.lit(False)) if SKIPPED in frame.columns else None
+    skip = skipped(frame)
     if watch is not None:
         counted = dict(counted or {})
-        if skipped is not None and table != AHEAD:
-            counted["skipped_lines"] = skipped
+        if skip is not None and table != AHEAD:
+            counted["skipped_lines"] = skip
         frame = watch.over(frame, table, checks, counted=counted, content=content)
-    if skipped is not None:
-        frame = frame.where(~skipped)
+    if skip is not None:
+        frame = frame.where(~skip)
     return frame, lambda name: F.col(name) if watch is not None else guard(name, checks)
 
 

@@ -23,16 +23,16 @@ _DIGEST = ("digest_high", "digest_middle", "digest_low")
 
 @dataclass(frozen=True)
 class _Watched:
-    """A table under watch: its rows before they are counted, what is counted, and by what."""
+    """A table under watch: its rows before they are counted, what is counted, and by what (None: a look of its own)."""
 
     frame: DataFrame
     checks: Sequence[Check]
     aggregates: Sequence[Column]
-    observation: Observation
+    observation: Observation | None
 
     def observed(self) -> dict[str, Any]:
         """What was counted, by name; nothing where Spark left the table unread, because another one was empty."""
-        if counts_retries(self.frame.sparkSession.version):
+        if self.observation is None:
             row = self.frame.agg(*self.aggregates).first()
             return row.asDict() if row else {}
         try:
@@ -71,12 +71,11 @@ class Watch:
             aggregates.append(F.count_if(reduce(or_, (check.broken for check in checks))).alias(_BROKEN))
         if content is not None:
             aggregates += _digest_parts(content)
-        watched = _Watched(frame, checks, aggregates, Observation())
-        if counts_retries(frame.sparkSession.version):  # a look of its own says nothing of the first of two scans
-            self._watched |= {} if table == AHEAD else {table: watched}
-            return frame
-        self._watched[table] = watched
-        return frame.observe(watched.observation, *aggregates)
+        observation = None if counts_retries(frame.sparkSession.version) else Observation()
+        if observation is None and table == AHEAD:
+            return frame  # a look of its own says nothing of the first of two scans
+        self._watched[table] = _Watched(frame, checks, aggregates, observation)
+        return frame if observation is None else frame.observe(observation, *aggregates)
 
     def counts(self, table: str) -> dict[str, int]:
         """Rows of `table` and its other counted rows, by name."""
@@ -102,11 +101,8 @@ class Watch:
         found = []
         for table, watched in self._watched.items():
             if broken := int(self._observed(table).get(_BROKEN) or 0):
-                faults = _faults(watched)
-                changed = Fault(
-                    table, "", "rows that broke the contract are gone: it changed while it was read", broken
-                )
-                found += faults or [changed]
+                changed = "rows that broke the contract are gone: it changed while it was read"
+                found += _faults(watched) or [Fault(table, "", changed, broken)]
         return found
 
     def rows_read_twice(self) -> tuple[int, int] | None:
