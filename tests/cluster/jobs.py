@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from recallk_spark.manifest import published, read_table
+from tests import quick
 from tests.cluster.engine import Cluster, wait_until
 
 TABLES = ("profile", "per_query", "protocol")
 
-# Each job is small and compiles its plan once: the compilers would take most of its time. The jobs over millions of
-# rows run as they do for users.
+# the jobs over millions of rows run as they do for users
 _QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    **quick.UNCOMPILED,
+    "spark.driver.extraJavaOptions": quick.JAVA,
+    "spark.executor.extraJavaOptions": quick.JAVA,
     "spark.sql.shuffle.partitions": "4",
 }
 # Tasks enough to be in the middle of: none is merged with its neighbours, and each file is read by one of its own.

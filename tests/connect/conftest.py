@@ -13,6 +13,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests import quick
+
 STARTED_WITHIN = 120  # seconds
 
 
@@ -25,15 +27,10 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = probe.getsockname()[1]
     home = Path(pyspark.__file__).parent
     settings = {
+        **quick.LOCAL,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # as in the classic session of the tests: compiling many small plans costs several times what running them does
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     command = [
         *(str(home / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "2g"),
