@@ -160,8 +160,15 @@ class Cluster:
 
     def stages(self) -> list[dict[str, Any]]:
         """The stages of the one job that runs, as Spark's REST API tells them; none before it answers."""
+        return self._running("stages")
+
+    def executors(self) -> list[dict[str, Any]]:
+        """Its executors, likewise."""
+        return self._running("executors")
+
+    def _running(self, what: str) -> list[dict[str, Any]]:
         found = get(f"{self._ui_url}/api/v1/applications") or []
-        return (get(f"{self._ui_url}/api/v1/applications/{found[0]['id']}/stages") or []) if found else []
+        return (get(f"{self._ui_url}/api/v1/applications/{found[0]['id']}/{what}") or []) if found else []
 
     # --- workers
 
@@ -185,6 +192,20 @@ class Cluster:
     def kill_executors(self, worker: str) -> None:
         """SIGKILL to what runs tasks on a worker; the worker lives on."""
         self.on(worker, "sh", "-c", "pkill -KILL -f CoarseGrainedExecutor[B]ackend || true")
+
+    def kill_at_work(self, worker: str) -> None:
+        """As `kill`, of a worker that has unfinished tasks: its executor is stopped first, and keeps those it is given.
+
+        Without the stop, tasks of a tenth of a second are over before Docker has killed anything.
+        """
+        self.on(worker, "pkill", "-STOP", "-f", "CoarseGrainedExecutor[B]ackend")
+        networks = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        host = run(["docker", "inspect", "-f", networks, worker]).strip()
+        wait_until(
+            lambda: any(item["activeTasks"] for item in self.executors() if item["hostPort"].split(":")[0] == host),
+            "tasks of a stopped executor",
+        )
+        self.kill(worker)
 
     def throttle(self, worker: str, cpus: float) -> None:
         """What a worker may use of the processors from now on."""

@@ -27,9 +27,11 @@ MANY_TASKS = {
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.sql.files.minPartitionNum": "12",
     "spark.sql.files.openCostInBytes": "128m",
-    # the address of a dead worker is asked three times with pauses of five seconds
+    # the address of a dead worker is asked three times with pauses of five seconds, and each time for up to two minutes
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
+    "spark.shuffle.io.connectionCreationTimeout": "5s",
+    "spark.shuffle.io.connectionTimeout": "10s",
 }
 
 

@@ -29,10 +29,10 @@ def test_a_worker_killed_in_the_middle_of_the_shuffle(cluster: Cluster, jobs: Jo
     out, options = shop.output("shuffle")
     job = jobs.start(*options, conf=MANY_TASKS)
     job.wait_for_stage(lambda stage: in_the_middle(stage) and stage["shuffleReadRecords"] > 1000, "a shuffle is read")
-    cluster.kill(cluster.workers[0])
+    cluster.kill_at_work(cluster.workers[0])
     assert job.exit() == 0, job.said[-3000:]
     assert lost(job)
-    assert job.failures() & {"FetchFailed", "ExecutorLostFailure", "Resubmitted"}
+    assert "ExecutorLostFailure" in job.failures()
     again = [event for event in job.events("StageSubmitted") if event["Stage Info"]["Stage Attempt ID"] > 0]
     assert again, "no stage was run again"
     assert bits(out, ds=DAY) == bits(shop.expected, ds=DAY)
@@ -43,7 +43,7 @@ def test_a_worker_killed_while_output_is_written(cluster: Cluster, jobs: Jobs, s
     job = jobs.start(*options, conf={**MANY_TASKS, "spark.sql.shuffle.partitions": "40"})
     written = f"_attempts/*/per_query/ds={DAY}/_temporary/0/task_*"
     wait_until(lambda: job.ended or len(list(out.glob(written))) >= 2, "committed tasks of per_query", pause=0.01)
-    cluster.kill(cluster.workers[0])
+    cluster.kill_at_work(cluster.workers[0])
     assert job.exit() == 0, job.said[-3000:]
     assert lost(job)
     assert "ExecutorLostFailure" in job.failures()
