@@ -3,8 +3,9 @@
 Only the ranks of judged results matter, and a rank is one more than the number of results above it. So
 
 1. a first scan finds the judged results: the *keys* of each list, few enough to be sent to every executor;
-2. a second scan places every result among the keys of its list by binary search, and counts, per list and place, on
-   the side of the scan: neither an unjudged result nor a sort of them leaves it.
+2. a second scan places every result among the keys of its list by binary search, first of their values, then among
+   those of its own value of their items, and counts, per list and place, on the side of the scan: neither an unjudged
+   result nor a sort of them leaves it.
 
 Why the ranks are those of the window plan. Let t_1, t_2, ... be the distinct keys of a list in the total order of
 `ranking.result_order`, t_j occurring m_j times, and let place(x) be the number of keys that are not below x. Then
@@ -107,22 +108,58 @@ def _keys(scores: DataFrame, labels: DataFrame, protocol: Protocol, lists_by: tu
 def _count_by_place(scores: DataFrame, keys: DataFrame, protocol: Protocol, lists_by: tuple[str, ...]) -> DataFrame:
     """The second scan: one row per list and place, with the number of results there."""
     value = order_column(protocol)
+    best_value_first = result_order(protocol)[0]
+    same_value = (
+        Window.partitionBy(*lists_by).orderBy(best_value_first).rangeBetween(Window.currentRow, Window.currentRow)
+    )
+    ties = F.count(F.lit(1)).over(same_value).cast("int").alias("ties")
     # every column of a key goes in, so that Spark finds the first scan alike here and beside the counts: it runs once
-    key = F.struct("place", value, ITEM, GRADE, "copies")
-    arrays = keys.groupBy(*lists_by).agg(F.sort_array(F.collect_list(key)).alias("keys"))
-    arrays = arrays.selectExpr(*lists_by, f"keys.{value} as key_values", f"keys.{ITEM} as key_items", "size(keys) as n")
-    placed = scores.join(F.broadcast(arrays), on=[*lists_by], how="left")
-    placed = placed.select(*scores.columns, "key_values", "key_items", F.coalesce("n", F.lit(0)).alias("n"))
-    # most results stand below every key of their list: one comparison places them
-    placed = placed.withColumn("place", F.expr(f"if(n > 0 and {_not_below('n - 1', protocol)}, n, 0)"))
-    for bit in reversed(range(protocol.depth.bit_length())):
-        place = (
-            f"if(n >= place + {2**bit} and {_not_below(f'place + {2**bit - 1}', protocol)}, place + {2**bit}, place)"
-        )
-        placed = placed.withColumn("place", F.expr(place))
-    ranked_place = F.when(_ranked(protocol), F.col("place")).otherwise(_NOT_RANKED)
-    counts = placed.withColumn("place", ranked_place).groupBy(*lists_by, "place").agg(F.count(F.lit(1)).alias("rows"))
+    key = F.struct("place", value, ITEM, GRADE, "copies", "ties")
+    arrays = keys.select("*", ties).groupBy(*lists_by).agg(F.sort_array(F.collect_list(key)).alias("keys"))
+    arrays = arrays.selectExpr(
+        *lists_by,
+        "size(keys) as n",
+        f"element_at(keys, -1).{value} as last_value",
+        f"keys.{value} as key_values",
+        f"keys.{ITEM} as key_items",
+        "keys.ties as key_ties",
+    )
+    met = scores.join(F.broadcast(arrays), on=[*lists_by], how="left")
+    place = F.when(_ranked(protocol), F.expr("if(values is null, n, if(tied is null, place, place + tied_place))"))
+    placed = _search(met, protocol).withColumn("place", place.otherwise(_NOT_RANKED))
+    counts = placed.groupBy(*lists_by, "place").agg(F.count(F.lit(1)).alias("rows"))
     return counts.selectExpr(*lists_by, "place", f"if(place = {_NOT_RANKED}, 0, rows) as results")
+
+
+def _search(met: DataFrame, protocol: Protocol) -> DataFrame:
+    """`values`, `place`, `tied` and `tied_place` of each row: two binary searches, of values and of the items of ties.
+
+    Most results stand below every key of their list: one comparison places them, and `values` is null. The arrays of
+    a list are far apart in memory, so each is named in one expression only, which Spark then evaluates where it is
+    needed: `key_items` where the value is that of a key. Bits take the place of additions: at each step `place` is a
+    multiple of twice the step, and no operation that may overflow is generated for every row.
+    """
+    value = order_column(protocol)
+    same = "<=>" if protocol.invalid_scores is InvalidScores.LAST else "="
+    before = ">=" if protocol.tie_break is TieBreak.ITEM_DESC else "<="
+    steps = [2**bit for bit in reversed(range(protocol.depth.bit_length()))]
+    rows = met.withColumns(
+        {
+            "n": F.expr("coalesce(n, 0)"),
+            "values": F.expr(f"if({_above('last_value', protocol)}, null, key_values)"),
+            "place": F.lit(0),
+            "tied_place": F.lit(0),
+        }
+    )
+    for step in steps:
+        further = _above(f"get(values, place | {step - 1})", protocol)
+        rows = rows.withColumn("place", F.expr(f"if({further}, place | {step}, place)"))
+    ties = "slice(key_items, place + 1, get(key_ties, place))"
+    rows = rows.withColumn("tied", F.expr(f"if(get(values, place) {same} {value}, {ties}, null)"))
+    for step in steps:
+        further = f"get(tied, tied_place | {step - 1}) {before} {ITEM}"
+        rows = rows.withColumn("tied_place", F.expr(f"if({further}, tied_place | {step}, tied_place)"))
+    return rows
 
 
 def _ranked(protocol: Protocol) -> Column:
@@ -132,11 +169,10 @@ def _ranked(protocol: Protocol) -> Column:
     return takes_a_rank(protocol) & F.col(order_column(protocol)).isNotNull()
 
 
-def _not_below(index: str, protocol: Protocol) -> str:
-    """SQL: whether the key at a 0-based index stands above this row or equals it, in `result_order`."""
+def _above(key: str, protocol: Protocol) -> str:
+    """SQL: whether a key's value is better than this row's; not where there is no such key."""
     value = order_column(protocol)
-    key, item = f"get(key_values, {index})", f"get(key_items, {index})"
-    above, same = f"{key} {'>' if greatest_first(protocol) else '<'} {value}", f"{key} = {value}"
+    above = f"{key} {'>' if greatest_first(protocol) else '<'} {value}"
     if protocol.invalid_scores is InvalidScores.LAST:  # null is below every value
-        above, same = f"coalesce({above}, {value} is null and {key} is not null)", f"{key} <=> {value}"
-    return f"({above} or ({same} and {item} {'>=' if protocol.tie_break is TieBreak.ITEM_DESC else '<='} {ITEM}))"
+        return f"coalesce({above}, {value} is null and {key} is not null)"
+    return above
