@@ -19,29 +19,44 @@ def measured(work: Callable[[], Any], spark: Any = None) -> dict[str, Any]:
     before = set(_stages(spark))
     stop, peak = threading.Event(), [0]
 
+    first = {process: cpu for process, (cpu, _) in _processes().items()}
+    spent: dict[int, float] = {}  # of processes that have ended too
+
+    def look() -> None:
+        found = _processes()
+        peak[0] = max(peak[0], sum(memory for _, memory in found.values()))
+        spent.update((process, cpu - first.get(process, 0.0)) for process, (cpu, _) in found.items())
+
     def watch() -> None:
         while not stop.wait(0.1):
-            peak[0] = max(peak[0], sum(memory for _, memory in _processes()))
+            look()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    cpu, wall = sum(cpu for cpu, _ in _processes()), time.perf_counter()
+    wall = time.perf_counter()
     try:
         value = work()
     finally:
         stop.set()
-    wall, cpu = time.perf_counter() - wall, sum(cpu for cpu, _ in _processes()) - cpu
+    wall = time.perf_counter() - wall
     watcher.join()
-    stages = [stage for number, stage in _stages(spark).items() if number not in before]
+    look()
+    stages = [stage for number, stage in sorted(_stages(spark).items()) if number not in before]
     return {
         "value": value,
         "wall": round(wall, 3),
-        "cpu": round(cpu, 2),
+        "cpu": round(sum(spent.values()), 2),
         "peak": peak[0],
         "shuffle": sum(stage.shuffleWriteBytes() for stage in stages),
         "spill": sum(stage.diskBytesSpilled() for stage in stages),
         "stages": [
-            {"tasks": stage.numTasks(), "seconds": stage.executorRunTime() / 1e3, "cpu": stage.executorCpuTime() / 1e9}
+            {
+                "tasks": stage.numTasks(),
+                "seconds": stage.executorRunTime() / 1e3,
+                "cpu": stage.executorCpuTime() / 1e9,
+                "read": stage.shuffleReadBytes(),
+                "written": stage.shuffleWriteBytes(),
+            }
             for stage in stages
             if stage.numCompleteTasks()
         ],
@@ -57,8 +72,8 @@ def _stages(spark: Any) -> dict[int, Any]:
     return {found.apply(place).stageId(): found.apply(place) for place in range(found.size())}
 
 
-def _processes() -> list[tuple[float, int]]:
-    """CPU seconds and resident bytes of this process and everything below it."""
+def _processes() -> dict[int, tuple[float, int]]:
+    """CPU seconds and resident bytes of this process and everything below it, by process id."""
     children: dict[int, list[int]] = {}
     seen: dict[int, tuple[float, int]] = {}
     for name in os.listdir("/proc"):
@@ -71,9 +86,10 @@ def _processes() -> list[tuple[float, int]]:
             fields = text[text.rindex(")") + 2 :].split()
             children.setdefault(int(fields[1]), []).append(int(name))
             seen[int(name)] = (sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)
-    below, found = [os.getpid()], []
+    below, found = [os.getpid()], {}
     while below:
         process = below.pop()
-        found.append(seen.get(process, (0.0, 0)))
+        if process in seen:
+            found[process] = seen[process]
         below += children.get(process, [])
     return found

@@ -100,15 +100,16 @@ def mllib(spark: SparkSession, folder: Path, cutoffs: tuple[int, ...]) -> Work:
 
     Its recall divides by the number of labels and counts every copy of a result; relevant are grades from 1 on.
     """
-    scores, relevance = (spark.read.parquet(str(folder / name)) for name in ("scores", "relevance"))
-    best_first = F.sort_array(F.collect_list(F.struct((-F.col("score")).alias("descending"), "item_id")))
-    lists = scores.groupBy("query_id").agg(F.slice(best_first, 1, DEPTH).alias("list"))
-    right = relevance.where("grade >= 1").groupBy("query_id").agg(F.collect_list("item_id").alias("right"))
-    pairs = right.join(lists, on="query_id", how="left").select(
-        F.coalesce(F.col("list.item_id"), F.array().cast("array<bigint>")), "right"
-    )
 
     def work() -> Values:
+        # anew each time: Spark keeps what an RDD has shuffled, and its next evaluation would start from there
+        scores, relevance = (spark.read.parquet(str(folder / name)) for name in ("scores", "relevance"))
+        best_first = F.sort_array(F.collect_list(F.struct((-F.col("score")).alias("descending"), "item_id")))
+        lists = scores.groupBy("query_id").agg(F.slice(best_first, 1, DEPTH).alias("list"))
+        right = relevance.where("grade >= 1").groupBy("query_id").agg(F.collect_list("item_id").alias("right"))
+        pairs = right.join(lists, on="query_id", how="left").select(
+            F.coalesce(F.col("list.item_id"), F.array().cast("array<bigint>")), "right"
+        )
         metrics = RankingMetrics(pairs.rdd.map(tuple))
         return {f"recall@{k}": metrics.recallAt(k) for k in cutoffs}
 

@@ -78,6 +78,18 @@ def works(spark: Any, data: Path, millions: int, which: set[str]) -> Iterator[tu
         )
 
 
+def dense(data: Path, millions: int, rounds: int) -> dict[str, list[Measured]]:
+    """As many labels as scores, which no executor of one gigabyte can hold: the plan that is chosen for them."""
+    folder = generate(data / f"{millions}m-dense", Size(millions * MILLION, dense=True))
+    spark = session.start(
+        master="local-cluster[2,1,1024]", remote=None, conf={"spark.executor.memory": "1g"}, depth=on_spark.DEPTH
+    )
+    name = "whole job, as many labels as scores, executors of 1 GB"
+    found = interleaved(spark, {name: on_spark.published(spark, folder, per_query=True)}, rounds)
+    spark.stop()
+    return found
+
+
 def interleaved(spark: Any, named: dict[str, Work], rounds: int) -> dict[str, list[Measured]]:
     """Every work once cold, then `rounds` times, turn by turn."""
     found: dict[str, list[Measured]] = {name: [] for name in named}
@@ -134,7 +146,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="2,20", help="millions of score rows, such as 2,20,100")
     parser.add_argument(
-        "--only", default="main,mllib10,job,shape,peers", help="parts to run, by comma; or pruned alone"
+        "--only",
+        default="main,mllib10,job,peers",
+        help="parts to run, by comma; also shape (K, slices, runs, ids, a hot query), dense (as many labels as "
+        "scores), pruned (without the rest of main)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="warm rounds after the cold one")
     parser.add_argument("--data", type=Path, default=Path("benchmark-data"), help="where the tables are made and kept")
@@ -151,6 +166,8 @@ def main() -> None:
         named = dict(works(spark, options.data, millions, which))
         found = interleaved(spark, named, options.rounds)
         spark.stop()
+        if "dense" in which:
+            found |= dense(options.data, millions, options.rounds)
         if "peers" in which:
             for name in PEERS if millions <= SMALL else ("duckdb", "polars"):
                 if costs := peer(name, options.data / f"{millions}m", options.rounds):
