@@ -63,7 +63,8 @@ def _evaluate(options: dict[str, Any]) -> int:
 def _run(config: JobConfig) -> Report:
     from recallk_spark.inputs import Tables, open_inputs  # noqa: PLC0415
     from recallk_spark.job import evaluate_and_publish, evaluate_only  # noqa: PLC0415
-    from recallk_spark.session import spark_errors, tasks_told, time_limit  # noqa: PLC0415
+    from recallk_spark.running import tasks_told, time_limit  # noqa: PLC0415
+    from recallk_spark.session import spark_errors  # noqa: PLC0415
     from recallk_spark.sinks import Output  # noqa: PLC0415
     from recallk_spark.terminal import progress  # noqa: PLC0415
 
@@ -94,7 +95,8 @@ def _validate(options: dict[str, Any]) -> int:
     from recallk_spark.inputs import Tables, open_inputs  # noqa: PLC0415
     from recallk_spark.job import validate  # noqa: PLC0415
     from recallk_spark.report import counts_line  # noqa: PLC0415
-    from recallk_spark.session import spark_errors, time_limit  # noqa: PLC0415
+    from recallk_spark.running import time_limit  # noqa: PLC0415
+    from recallk_spark.session import spark_errors  # noqa: PLC0415
 
     config = _config(options)
     Tables.of(config)

@@ -34,7 +34,7 @@ ROOMS = [
     *("columns", "checks", "watch", "contract", "ranking", "judging", "lists", "counting", "ndcg", "histogram"),
     *("uncertainty", "profile", "chain", "refusals", "report", "evaluation"),
     # the command line
-    *("session", "inputs", "job", "terminal", "cli"),
+    *("session", "running", "inputs", "job", "terminal", "cli"),
     # the door: what `import recallk_spark` gives
     "__init__",
 ]

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from recallk_spark import session
+from recallk_spark import running
 from recallk_spark.errors import InputError, RecallkError, SparkError
 from recallk_spark.opening import one_line_errors
-from recallk_spark.session import spark_errors, time_limit
+from recallk_spark.running import time_limit
+from recallk_spark.session import spark_errors
 from recallk_spark.specs import Kind, parse_source
 
 
@@ -33,7 +34,7 @@ def in_the_background() -> Iterator[None]:
 
 @pytest.mark.usefixtures("in_the_background")
 def test_what_spark_does_not_interrupt_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_INTERRUPTS", 1)
+    monkeypatch.setattr(running, "_INTERRUPTS", 1)
     began = time.monotonic()
     with (
         pytest.raises(SparkError, match=r"not finished within job_timeout = 0\.1 s"),
