@@ -49,8 +49,10 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
     grade = F.max(GRADE)
     if protocol.duplicate_relevance is DuplicateRelevance.ERROR and refuse:
         grade = F.when((F.count(F.lit(1)) > 1) & F.bool_or(LISTED), _refuse_repeat()).otherwise(grade)
+    # the filter is what joins by query infer for their own branch: said here, all branches read one exchange
     pairs = (
-        relevance.repartition(QUERY)
+        relevance.where(F.col(QUERY).isNotNull())
+        .repartition(QUERY)
         .groupBy(QUERY, ITEM)
         .agg(
             grade.alias(GRADE),
@@ -62,15 +64,17 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
     relevant = [F.count_if(F.col(GRADE) >= min_grade).cast("int") for min_grade in protocol.min_grades]
     # best grade first, then item: the same arrays whatever the order of rows was
     label = F.when(judged, F.struct((-F.col(GRADE)).alias("descending"), ITEM, GRADE))
+    positive = F.when(F.col(GRADE) > 0, F.col(GRADE))
     gathered = pairs.groupBy(QUERY).agg(
         F.sort_array(F.collect_list(label)).alias("labels"),
+        # gathered apart from the items, which those who ask for the ideal do not need
+        F.sort_array(F.collect_list(positive), asc=False).alias("positive"),
         relevant[0].alias("num_relevant"),
         F.array(*relevant).alias(NUM_RELEVANT_EACH),
         F.count(F.lit(1)).cast("int").alias("num_judged"),
         F.sum("repeats").alias("repeated_labels"),
         F.count_if("conflict").alias("conflicting_labels"),
     )
-    positive = F.filter(F.col("labels.grade"), lambda grade: grade > 0)
     return gathered.select(
         QUERY,
         F.col("labels.item_id").alias("items"),
@@ -78,7 +82,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         "num_relevant",
         NUM_RELEVANT_EACH,
         "num_judged",
-        F.slice(positive, 1, protocol.depth).alias("ideal_grades"),
+        F.slice("positive", 1, protocol.depth).alias("ideal_grades"),
         "repeated_labels",
         "conflicting_labels",
     )

@@ -81,6 +81,9 @@ def _defaults(*, local: bool, depth: int) -> dict[str, str]:
         GROUP_LIMIT_THRESHOLD: str(max(1000, depth)),
         # results are counted in hundreds of thousands of groups; the first, fast map of an aggregation holds 65,536
         "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "20",
+        # the number of a stage depends on which of its neighbours ends first; in the name of a class it would have the
+        # same code compiled again
+        "spark.sql.codegen.useIdInClassName": "false",
     }
     if local:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30 if hasattr(os, "sysconf") else 4

@@ -13,4 +13,5 @@ LOCAL = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # as in a session of the command line
 }
