@@ -49,10 +49,12 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
     grade = F.max(GRADE)
     if protocol.duplicate_relevance is DuplicateRelevance.ERROR and refuse:
         grade = F.when((F.count(F.lit(1)) > 1) & F.bool_or(LISTED), _refuse_repeat()).otherwise(grade)
-    # the filter is what joins by query infer for their own branch: said here, all branches read one exchange
+    if refuse:
+        # what joins by query infer for their own branch: said here, all branches read one exchange. Not where a watch
+        # counts the rows: where none is left after the filter, Spark drops the counts too
+        relevance = relevance.where(F.col(QUERY).isNotNull())
     pairs = (
-        relevance.where(F.col(QUERY).isNotNull())
-        .repartition(QUERY)
+        relevance.repartition(QUERY)
         .groupBy(QUERY, ITEM)
         .agg(
             grade.alias(GRADE),
@@ -82,7 +84,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         "num_relevant",
         NUM_RELEVANT_EACH,
         "num_judged",
-        F.slice("positive", 1, protocol.depth).alias("ideal_grades"),
+        F.slice("positive", 1, protocol.depth).cast("array<double>").alias("ideal_grades"),
         "repeated_labels",
         "conflicting_labels",
     )

@@ -45,18 +45,26 @@ def floors(spark: SparkSession, folder: Path) -> dict[str, Work]:
 
 
 def ours(
-    spark: SparkSession, folder: Path, plan: str, *, depth: int = DEPTH, slices: tuple[str, ...] = (), **settings: Any
+    spark: SparkSession,
+    folder: Path,
+    plan: str,
+    *,
+    depth: int = DEPTH,
+    cutoffs: tuple[int, ...] = CUTOFFS,
+    slices: tuple[str, ...] = (),
+    **settings: Any,
 ) -> Work:
     """Every measure at every depth with its interval: collected, or with slices computed and thrown away."""
     tables = [spark.read.parquet(str(folder / name)) for name in ("scores", "relevance")]
     queries = spark.read.parquet(str(folder / "queries")) if slices else None
-    protocol = Protocol(cutoffs=[k for k in CUTOFFS if k <= depth], depth=depth, **settings)
+    protocol = Protocol(cutoffs=[k for k in cutoffs if k <= depth], depth=depth, **settings)
 
     def work() -> Values:
         evaluation = evaluate(*tables, protocol=protocol, plan=plan, queries=queries, slices=slices)
         if slices:
             return _nowhere(evaluation.profile())
-        totals = {row["k"]: row for row in evaluation.profile().toArrow().to_pylist()}
+        rows = evaluation.profile().toArrow().to_pylist()
+        totals = {row["k"]: row for row in rows if row["min_grade"] == protocol.min_grades[0]}
         return {f"recall@{k}": totals[k]["recall_macro"] for k in (10, 100) if k in totals}
 
     return work

@@ -63,6 +63,8 @@ def works(spark: Any, data: Path, millions: int, which: set[str]) -> Iterator[tu
         yield "audit", on_spark.audited(spark, folder)
     if "shape" in which:
         yield "pruned plan, K = 10", ours(spark, folder, "pruned", depth=10)
+        yield "pruned plan, nDCG at one cutoff instead of nine", ours(spark, folder, "pruned", cutoffs=(10,))
+        yield "pruned plan, three min_grades", ours(spark, folder, "pruned", min_grade=(1, 2, 3))
         yield "pruned plan, 100 slices", ours(spark, folder, "pruned", slices=("segment",))
         strings = generate(data / f"{millions}m-strings", Size(millions * MILLION, ids="string"))
         yield "pruned plan, string ids", ours(spark, strings, "pruned")
@@ -148,7 +150,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="main,mllib10,job,peers",
-        help="parts to run, by comma; also shape (K, slices, runs, ids, a hot query), dense (as many labels as "
+        help="parts to run, by comma; also shape (K, cutoffs, min_grades, slices, runs, ids, a hot query), dense (as many labels as "
         "scores), pruned (without the rest of main)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="warm rounds after the cold one")
