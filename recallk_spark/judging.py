@@ -44,7 +44,8 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
     Args:
         relevance: conformed relevance.
         protocol: min_grade, duplicate_relevance and depth are read here.
-        refuse: under `duplicate_relevance = error`, whether a repeat stops the job or is only counted.
+        refuse: under `duplicate_relevance = error`, whether a repeat stops the job or is only counted; and whether
+            rows without a query are left out, which a watch would count.
     """
     grade = F.max(GRADE)
     if protocol.duplicate_relevance is DuplicateRelevance.ERROR and refuse:
