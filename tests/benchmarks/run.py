@@ -150,8 +150,8 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="main,mllib10,job,peers",
-        help="parts to run, by comma; also shape (K, cutoffs, min_grades, slices, runs, ids, a hot query), dense (as many labels as "
-        "scores), pruned (without the rest of main)",
+        help="parts to run, by comma; also shape (K, cutoffs, min_grades, slices, runs, ids, a hot query), dense (as "
+        "many labels as scores), pruned (without the rest of main)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="warm rounds after the cold one")
     parser.add_argument("--data", type=Path, default=Path("benchmark-data"), help="where the tables are made and kept")
