@@ -85,6 +85,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         "num_relevant",
         NUM_RELEVANT_EACH,
         "num_judged",
+        # the cast costs nothing: PER_QUERY's elements may be null, collected ones may not
         F.slice("positive", 1, protocol.depth).cast("array<double>").alias("ideal_grades"),
         "repeated_labels",
         "conflicting_labels",
