@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 
@@ -40,7 +41,7 @@ class Evaluation:
         Columns and types of schema.PROFILE: measures in [0, 1] or null where undefined, then counts. The total has
         slice '' and slice_value ''. `ndcg` is null off the cutoffs.
         """
-        return self._chain().profile.select(*PROFILE.names)
+        return self._chain.profile.select(*PROFILE.names)
 
     def per_query(self) -> DataFrame:
         """One row per run and evaluated query, missing ones included: columns of schema.PER_QUERY.
@@ -48,12 +49,12 @@ class Evaluation:
         `num_relevant` and `counted` are those of the lowest min_grade.
         Where a column of the scores tells the runs, that column alone is read once more for their names.
         """
-        return self._chain().per_query.select(*PER_QUERY.names)
+        return self._chain.per_query.select(*PER_QUERY.names)
 
     @property
     def ranked(self) -> DataFrame:
         """One row per result within depth: columns of schema.RANKED. Every result is ranked, whatever the plan."""
-        return self._chain().ranked.select(*RANKED.names)
+        return self._chain.ranked.select(*RANKED.names)
 
     @property
     def judged(self) -> DataFrame:
@@ -61,7 +62,7 @@ class Evaluation:
 
         Hit number and |R| are those of the lowest min_grade.
         """
-        return self._chain().judged.select(*JUDGED.names)
+        return self._chain.judged.select(*JUDGED.names)
 
     def report(self) -> Report:
         """Reads the input once and collects what a person wants to see: the profile, the counts, the protocol.
@@ -71,13 +72,15 @@ class Evaluation:
         Raises:
             ContractError: naming every fault of the input.
         """
-        chain = self._chain(watch=Watch())
+        chain = replace(self._chain, watch=Watch())
         rows = chain.profile.toArrow().to_pylist()
         require_sound(chain, rows)
         return Report.of(rows, protocol=self.protocol, counts=run_counts(chain, rows), warnings=warnings(chain, rows))
 
-    def _chain(self, watch: Watch | None = None) -> Chain:
-        return Chain(self.inputs, self.protocol, watch=watch, plan=self.plan)
+    @cached_property
+    def _chain(self) -> Chain:
+        """Built once for all frames: Spark analyses every step of it, about as long as a small table takes to run."""
+        return Chain(self.inputs, self.protocol, plan=self.plan)
 
 
 def evaluate(
@@ -114,7 +117,7 @@ def evaluate(
         raise UsageError(f"slices: a sequence of names, not the text '{slices}'")
     inputs = Inputs(scores, relevance, queries, tuple(dict.fromkeys(slices)))
     evaluation = Evaluation(inputs, protocol, choice.plan)
-    require_conforming(evaluation._chain())
+    require_conforming(evaluation._chain)
     return evaluation
 
 

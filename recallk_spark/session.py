@@ -92,7 +92,8 @@ def _defaults(*, local: bool, depth: int) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "16",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET.as_uri()}",
+            # not extraJavaOptions, which would take the place of what spark-defaults.conf says
+            "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_QUIET.as_uri()}",
         }
     return settings
 

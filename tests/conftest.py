@@ -27,7 +27,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"{quick.JAVA} -Dderby.system.home={warehouse}",
+        # both tiers of the JIT: Spark's own planning, of which most of the time is spent, is run for many minutes
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dderby.system.home={warehouse}",
         "spark.ui.showConsoleProgress": "false",
     }
     for name, value in settings.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-# Many small plans, each run once: compiling them (by Janino, then by the JIT's second tier) costs several times what
-# running them does. The command line's tests run compiled plans, and the benchmark does.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Many small plans, each run once: to compile them costs several times what running them does. The command line's tests
+# run compiled plans, and the benchmark does.
 UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+# of a process that ends soon: what the JIT's second tier would compile is hardly run again
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # of a session of its own, in this process or another
 LOCAL = {

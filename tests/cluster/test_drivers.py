@@ -32,7 +32,7 @@ def many_runs(folder: Path, count: int) -> None:
 def test_a_driver_killed_before_or_in_the_commit_leaves_whole_runs_and_the_rerun_the_rest(
     cluster: Cluster, jobs: Jobs, shop: Shop
 ) -> None:
-    many_runs(cluster.data / "runs" / "scores", 150)
+    many_runs(cluster.data / "runs" / "scores", 60)
     pq.write_table(
         pa.table({"query_id": ["q0", "q1", "q2"], "item_id": ["d1", "d2", "d9"]}), cluster.data / "labels.parquet"
     )
@@ -49,7 +49,7 @@ def test_a_driver_killed_before_or_in_the_commit_leaves_whole_runs_and_the_rerun
     job = jobs.start(*options, "--output=/data/killed")
     job.kill_when(f"/data/killed/_manifest/ds={DAY}/run_id=*/v*.json", 5)
     done = runs_of(out, DAY)
-    assert 5 <= len(done) < 150
+    assert 5 <= len(done) < 60
     assert bits(out, ds=DAY) == bits(expected, ds=DAY, runs=done)
 
     jobs.run(*options, "--output=/data/killed")

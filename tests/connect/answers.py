@@ -115,8 +115,7 @@ def answers(spark: SparkSession, folder: Path, *, out: Path, options: list[str])
         ),
         "a lazy frame refuses": lambda: {
             f"{name}, {plan}": stopped(frame_of(evaluate(bad, relevance, protocol=SEVERAL, plan=plan), name))
-            for plan, names in FRAMES.items()
-            for name in names
+            for plan, name in (("window", "judged"), ("pruned", "per_query"), ("pruned", "profile"))
         },
         "report refuses": lambda: refusal(lambda: evaluate(bad, relevance).report()),
         "audit refuses": lambda: refusal(lambda: audit(bad, relevance)),

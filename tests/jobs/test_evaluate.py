@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -266,7 +267,8 @@ def test_no_per_query_leaves_that_table_out(spark: SparkSession, tmp_path: Path,
     assert published(str(tmp_path / "out"))[0].tables == ("profile", "protocol")
 
 
-def test_spark_submit_runs_the_job(tmp_path: Path, labels: str) -> None:
+def test_spark_submit_runs_the_job(tmp_path: Path, labels: str, spark_conf_dir: str) -> None:
+    env = {**os.environ, "SPARK_CONF_DIR": spark_conf_dir}
     run = put(tmp_path / "run.parquet", query_id=["q1", "q2"], item_id=["a", "c"], score=[1.0, 1.0])
     submit = Path(sys.executable).with_name("spark-submit")
     command = [
@@ -281,6 +283,7 @@ def test_spark_submit_runs_the_job(tmp_path: Path, labels: str) -> None:
     ]
     ended = subprocess.run(
         [*command, "--format", "json", "--output", str(tmp_path / "out")],
+        env=env,
         capture_output=True,
         text=True,
         timeout=300,
@@ -290,8 +293,27 @@ def test_spark_submit_runs_the_job(tmp_path: Path, labels: str) -> None:
     assert json.loads(ended.stdout)["profile"][0]["recall_macro"] == 0.75
     assert recall(tmp_path / "out", None, "run", k=1) == 0.75
 
-    refused = subprocess.run([*command, "--cutoffs", "0"], capture_output=True, text=True, timeout=300, check=False)
+    refused = subprocess.run(
+        [*command, "--cutoffs", "0"], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert refused.returncode == 2
+
+
+def test_java_options_of_the_machine_s_own_settings_stay_beside_ours(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Dproxy=there\n", encoding="utf-8")
+    code = (
+        "from recallk_spark.session import start\n"
+        "spark = start(master='local[1]', remote=None, conf={}, depth=1)\n"
+        "told = spark._jvm.java.lang.System.getProperty\n"
+        "print(told('proxy'), told('log4j2.configurationFile'))"
+    )
+    env = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=True
+    )
+    proxy, quiet = ended.stdout.split()
+    assert proxy == "there"
+    assert quiet.endswith("quiet-log4j2.properties")
 
 
 def test_comment_lines_of_a_run_are_skipped_and_counted_and_malformed_ones_reported_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from recallk_spark import Protocol, evaluate
+from recallk_spark import Evaluation, Protocol, evaluate
 from recallk_spark.schema import PROFILE
 from tests import frames
 from tests.golden.trec import qrels_rows, run_rows
@@ -56,11 +57,19 @@ def tables_of(spark: SparkSession, given: Input) -> Tables:
 
 def all_rows(protocol: Protocol, tables: Tables) -> list[dict[str, Any]]:
     """Every row of the profile and of the per-query table."""
+    evaluation = evaluation_of(protocol, tables)
+    profile, per_query = frames.side_by_side(rows_of, (evaluation.profile, evaluation.per_query))
+    return profile + per_query
+
+
+def evaluation_of(protocol: Protocol, tables: Tables) -> Evaluation:
     scores, relevance, queries = tables
     slices = SLICES if queries is not None else ()
-    evaluation = evaluate(scores, relevance, protocol=protocol, queries=queries, slices=slices)
-    tables = (evaluation.profile, evaluation.per_query)
-    return [row.asDict() for rows in frames.side_by_side(lambda table: table().collect(), tables) for row in rows]
+    return evaluate(scores, relevance, protocol=protocol, queries=queries, slices=slices)
+
+
+def rows_of(table: Callable[[], DataFrame]) -> list[dict[str, Any]]:
+    return [row.asDict() for row in table().collect()]
 
 
 def same_bits(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
@@ -143,22 +152,26 @@ def test_splitting_the_input_changes_no_bit(spark: SparkSession, generated: Gene
     assert same_bits(all_rows(generated.protocol, (scores, relevance, queries)), generated.rows)
 
 
-@pytest.mark.parametrize("no_relevant", ["as generated", "exclude"])
+@pytest.mark.parametrize(
+    ("generated", "no_relevant"),
+    [(POLICIES[0], "one"), (POLICIES[0], "exclude"), (POLICIES[1], "zero")],
+    indirect=["generated"],
+    ids=["one", "exclude", "zero"],
+)
 def test_each_min_grade_of_several_has_the_bits_it_has_alone(
     spark: SparkSession, generated: Generated, no_relevant: str
 ) -> None:
-    settings = {} if no_relevant == "as generated" else {"no_relevant": no_relevant}
-    protocol, tables = replace(generated.protocol, **settings), tables_of(spark, generated.given)
-    together = all_rows(replace(protocol, min_grade=(0.7, 1, 2)), tables)
-    profile = [row for row in together if "k" in row]
-    assert len(profile) > 3 * 50 * protocol.depth
-    for grade in (0.7, 1.0, 2.0):
-        alone = all_rows(replace(protocol, min_grade=grade), tables)
-        assert same_bits([row for row in profile if row["min_grade"] == grade], [row for row in alone if "k" in row])
-        if grade == 0.7:  # the per-query table is that of the lowest
-            per_query = [[row for row in rows if "k" not in row] for rows in (together, alone)]
-            assert same_bits(*per_query)
-            assert len(per_query[0]) > 50
+    protocol, tables = replace(generated.protocol, no_relevant=no_relevant), tables_of(spark, generated.given)
+    several = evaluation_of(replace(protocol, min_grade=(0.7, 1, 2)), tables)
+    alone = [evaluation_of(replace(protocol, min_grade=grade), tables) for grade in (0.7, 1.0, 2.0)]
+    # the per-query table is that of the lowest
+    read = [one.profile for one in (several, *alone)] + [one.per_query for one in (several, alone[0])]
+    together, *profiles, per_query, per_query_alone = frames.side_by_side(rows_of, read)
+    assert len(together) > 3 * 50 * protocol.depth
+    for grade, rows in zip((0.7, 1.0, 2.0), profiles, strict=True):
+        assert same_bits([row for row in together if row["min_grade"] == grade], rows)
+    assert len(per_query) > 50
+    assert same_bits(per_query, per_query_alone)
 
 
 def test_the_number_of_partitions_changes_no_bit_of_a_real_run(spark: SparkSession, golden: Path) -> None:
@@ -169,9 +182,8 @@ def test_the_number_of_partitions_changes_no_bit_of_a_real_run(spark: SparkSessi
     scores, relevance = frames.scores(spark, results), frames.relevance(spark, labels)
     protocol = Protocol.from_settings({"cutoffs": (1, 10, 100)}, preset="trec_eval")
     answers = []
-    for partitions in (1, 7, 64):
+    for partitions in (1, 40):
         with frames.settings(spark, exactly(partitions)):
             answers.append(all_rows(protocol, (scores, relevance, None)))
     assert len(answers[0]) == 100 + 173
-    assert same_bits(answers[0], answers[1])
-    assert same_bits(answers[0], answers[2])
+    assert same_bits(*answers)
