@@ -82,7 +82,7 @@ class Shop:
 
     Attributes:
         options: what evaluates the later day.
-        expected: where local mode has published both days.
+        expected: where local mode has published the later day.
     """
 
     def __init__(self, jobs: Jobs) -> None:
@@ -98,9 +98,12 @@ class Shop:
             *("--cutoffs", "1,5,10", "--plan", "window"),
         ]
         self.expected = data / "expected"
-        jobs.run_locally(*self._inputs, "--ds", EARLIER, "--output", "/data/expected")
-        jobs.cluster.on_driver("cp", "-r", "/data/expected", "/data/earlier")
-        jobs.run_locally(*self._inputs, "--ds", DAY, "--output", "/data/expected")
+        days = [
+            jobs.start_locally(*self._inputs, "--ds", day, "--output", root)
+            for day, root in ((EARLIER, "/data/earlier"), (DAY, "/data/expected"))
+        ]
+        for job in days:
+            job.succeed()
 
     def output(self, name: str) -> tuple[Path, list[str]]:
         """A root with the earlier day published, and the options that publish the later one there."""

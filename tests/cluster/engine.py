@@ -189,9 +189,10 @@ class Cluster:
         """Starts workers that were killed."""
         run(["docker", "start", *workers])
 
-    def kill_executors(self, worker: str) -> None:
-        """SIGKILL to what runs tasks on a worker; the worker lives on."""
-        self.on(worker, "sh", "-c", "pkill -KILL -f CoarseGrainedExecutor[B]ackend || true")
+    def signal_executors(self, name: str) -> None:
+        """A signal to whatever runs tasks; the workers live on."""
+        for worker in self._workers:
+            self.on(worker, "sh", "-c", f"pkill -{name} -f CoarseGrainedExecutor[B]ackend || true")
 
     def kill_at_work(self, worker: str) -> None:
         """As `kill`, of a worker that has unfinished tasks: its executor is stopped first, and keeps those it is given.

@@ -66,6 +66,10 @@ class Job:
             self.kill()
             raise
 
+    def succeed(self) -> None:
+        """Waits for its end, which must be a good one."""
+        assert self.exit() == 0, self.said[-3000:]
+
     @property
     def ended(self) -> bool:
         """Whether it has ended."""
@@ -127,12 +131,12 @@ class Jobs:
     def run(self, *options: str, conf: dict[str, str] | None = None, quick: bool = True, remote: bool = False) -> Job:
         """One that succeeds."""
         job = self.start(*options, conf=conf, quick=quick, remote=remote)
-        assert job.exit() == 0, job.said[-3000:]
+        job.succeed()
         return job
 
-    def run_locally(self, *options: str, conf: dict[str, str] | None = None, quick: bool = True) -> Job:
-        """One in local mode, on the same data."""
-        return self.run(*options, conf={"spark.master": "local[2]", **(conf or {})}, quick=quick)
+    def start_locally(self, *options: str, conf: dict[str, str] | None = None, quick: bool = True) -> Job:
+        """Starts one in local mode, on the same data; a small one leaves a core to what runs beside it."""
+        return self.start(*options, conf={"spark.master": "local[2]", **(conf or {})}, quick=quick)
 
 
 def bits(

@@ -37,7 +37,7 @@ def test_a_driver_killed_before_or_in_the_commit_leaves_whole_runs_and_the_rerun
         pa.table({"query_id": ["q0", "q1", "q2"], "item_id": ["d1", "d2", "d9"]}), cluster.data / "labels.parquet"
     )
     options = ["--scores=/data/runs/scores", "--relevance=/data/labels.parquet", f"--ds={DAY}", "--cutoffs=1,3"]
-    jobs.run_locally(*options, "--output=/data/runs-expected")
+    undisturbed = jobs.start_locally(*options, "--output=/data/runs-expected")
     expected = cluster.data / "runs-expected"
     out, _ = shop.output("killed")
     before = files(out)
@@ -50,6 +50,7 @@ def test_a_driver_killed_before_or_in_the_commit_leaves_whole_runs_and_the_rerun
     job.kill_when(f"/data/killed/_manifest/ds={DAY}/run_id=*/v*.json", 5)
     done = runs_of(out, DAY)
     assert 5 <= len(done) < 60
+    undisturbed.succeed()
     assert bits(out, ds=DAY) == bits(expected, ds=DAY, runs=done)
 
     jobs.run(*options, "--output=/data/killed")

@@ -53,17 +53,20 @@ def test_a_worker_killed_while_output_is_written(cluster: Cluster, jobs: Jobs, s
 def test_executors_killed_until_a_task_has_failed_too_often(cluster: Cluster, jobs: Jobs, shop: Shop) -> None:
     out, options = shop.output("executors")
     before = files(out)
-    job = jobs.start(*options, conf={"spark.task.maxFailures": "2"})
-    kills = 0
-    while not job.ended and kills < 20:
-        wait_until(
-            lambda: job.ended or any(stage["numActiveTasks"] for stage in cluster.stages()), "a task runs", pause=0.02
-        )
-        for worker in () if job.ended else cluster.workers:
-            cluster.kill_executors(worker)
-        kills += 1
+    job = jobs.start(*options, conf={"spark.task.maxFailures": "2", "spark.cores.max": "1"})
+    killed: set[str] = set()
+
+    def new(tasks: str) -> set[str]:
+        return {one["id"] for one in cluster.executors() if one[tasks]} - killed
+
+    while not job.ended:
+        wait_until(lambda: job.ended or new("totalTasks"), "an executor that is given tasks")
+        cluster.signal_executors("STOP")  # or tasks of a tenth of a second are over before anything is killed
+        wait_until(lambda: job.ended or new("activeTasks"), "a task of a stopped executor")
+        killed |= new("activeTasks")
+        cluster.signal_executors("KILL")
     assert job.exit() == 4, job.said[-3000:]
-    assert kills >= 2
+    assert len(killed) >= 2
     assert "failed 2 times" in job.said
     assert job.failures() == {"ExecutorLostFailure"}
     assert files(out) == before

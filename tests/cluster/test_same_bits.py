@@ -21,9 +21,10 @@ def test_the_golden_runs_by_spark_submit(golden: Path, jobs: Jobs) -> None:
         "--relevance=trec:/golden/cast19_runs/qrels.cast2019.txt",
         *("--preset=trec_eval", f"--cutoffs={','.join(map(str, CUTOFFS))}"),
     ]
+    local = jobs.start_locally(*options, "--output=/data/cast-local")
     job = jobs.run(*options, "--output=/data/cast")
     assert {event["Executor ID"] for event in job.events("ExecutorAdded")} == {"0", "1"}
-    jobs.run_locally(*options, "--output=/data/cast-local")
+    local.succeed()
     data = jobs.cluster.data
     assert bits(data / "cast", ds=None) == bits(data / "cast-local", ds=None)
 
@@ -43,7 +44,7 @@ def test_two_million_rows_with_slices(jobs: Jobs) -> None:
         *("--queries", "/data/million/queries", "--slices", "segment"),
     ]
     jobs.run(*options, "--output", "/data/by-cluster", quick=False)
-    jobs.run_locally(*options, "--output", "/data/by-local", quick=False)
+    jobs.start_locally(*options, "--output", "/data/by-local", quick=False).succeed()
     data = jobs.cluster.data
     found = bits(data / "by-cluster", ds=None)
     assert found == bits(data / "by-local", ds=None)
@@ -57,7 +58,7 @@ def test_a_query_of_two_million_candidates_fits_into_one_gigabyte(jobs: Jobs) ->
         conf = {"spark.executor.memory": "1g"}
         jobs.run(*options, "--plan", plan, "--output", f"/data/hot-{plan}", quick=False, conf=conf)
     local = {"spark.driver.memory": "1g"}  # the executor of local mode is the driver
-    jobs.run_locally(*options, "--plan", "window", "--output", "/data/hot-local", quick=False, conf=local)
+    jobs.start_locally(*options, "--plan", "window", "--output", "/data/hot-local", quick=False, conf=local).succeed()
     data = jobs.cluster.data
     expected = bits(data / "hot-local", ds=None)
     assert bits(data / "hot-window", ds=None) == expected
@@ -70,6 +71,7 @@ def test_through_the_connect_server(jobs: Jobs, golden: Path) -> None:
         "--scores=trec:/golden/trec_eval_test/results.test",
         *("--relevance=trec:/golden/trec_eval_test/qrels.test", "--preset=trec_eval"),
     ]
+    local = jobs.start_locally(*options, "--output=/data/connect-local")
     jobs.run(*options, "--output=/data/connect", remote=True)
-    jobs.run_locally(*options, "--output=/data/connect-local")
+    local.succeed()
     assert bits(jobs.cluster.data / "connect", ds=None) == bits(jobs.cluster.data / "connect-local", ds=None)

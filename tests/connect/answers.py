@@ -58,9 +58,6 @@ def write_inputs(folder: Path) -> None:
     lists = {query: [{"item": item, "value": score} for _, of, item, score in rows if of == query] for query in queries}
     pq.write_table(pa.table({"query_id": list(lists), "items": list(lists.values())}), folder / "arrays.parquet")
     first = [row for row in rows if row[0] == "A"]
-    (folder / "run.csv").write_text(
-        "query_id,item_id,score\n" + "".join(f"{query},{item},{score}\n" for _, query, item, score in first)
-    )
     (folder / "run.jsonl").write_text(
         "".join(
             json.dumps({"query_id": query, "item_id": item, "score": score}) + "\n" for _, query, item, score in first
@@ -127,7 +124,7 @@ def answers(spark: SparkSession, folder: Path, *, out: Path, options: list[str])
             f"recallk evaluate {name}": lambda n=name: command(
                 "evaluate", "--scores", f"{folder}/{n}", "--relevance", f"trec:{folder}/qrels", "--format", "json"
             )
-            for name in ("run.csv", "run.jsonl", "run.trec")
+            for name in ("run.jsonl", "run.trec")
         },
         "recallk evaluate arrays": lambda: command(
             "evaluate", "--scores", f"A=arrays:{folder}/arrays.parquet", "--relevance", labels, "--format", "json"

@@ -62,7 +62,6 @@ def test_the_command_line_ends_in_its_exit_codes_through_connect(both: Both) -> 
     codes = {name: answer["code"] for name, answer in both[1].items() if name.startswith("recallk ")}
     assert codes == {
         "recallk evaluate publishes": 0,
-        "recallk evaluate run.csv": 0,
         "recallk evaluate run.jsonl": 0,
         "recallk evaluate run.trec": 0,
         "recallk evaluate arrays": 0,
