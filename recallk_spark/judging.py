@@ -41,19 +41,18 @@ TOPICS = (QUERY, "listed", "copies", *LABELS[3:], "slices")
 def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = True) -> DataFrame:
     """The labels of each query: LABELS columns. A pair labelled twice has its highest grade.
 
+    A row without a query is of no query.
+
     Args:
         relevance: conformed relevance.
         protocol: min_grade, duplicate_relevance and depth are read here.
-        refuse: under `duplicate_relevance = error`, whether a repeat stops the job or is only counted; and whether
-            rows without a query are left out, which a watch would count.
+        refuse: under `duplicate_relevance = error`, whether a repeat stops the job or is only counted.
     """
     grade = F.max(GRADE)
     if protocol.duplicate_relevance is DuplicateRelevance.ERROR and refuse:
         grade = F.when((F.count(F.lit(1)) > 1) & F.bool_or(LISTED), _refuse_repeat()).otherwise(grade)
-    if refuse:
-        # what joins by query infer for their own branch: said here, all branches read one exchange. Not where a watch
-        # counts the rows: where none is left after the filter, Spark drops the counts too
-        relevance = relevance.where(F.col(QUERY).isNotNull())
+    # what joins by query infer for their own branch: said here, all branches read one exchange
+    relevance = relevance.where(F.col(QUERY).isNotNull())
     pairs = (
         relevance.repartition(QUERY)
         .groupBy(QUERY, ITEM)

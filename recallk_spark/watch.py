@@ -30,15 +30,19 @@ class _Watched:
     aggregates: Sequence[Column]
     observation: Observation | None
 
-    def observed(self) -> dict[str, Any]:
-        """What was counted, by name; nothing where Spark left the table unread, because another one was empty."""
+    def in_passing(self) -> dict[str, Any]:
+        """What was counted, by name; nothing where Spark did not read the table or leaves out a plan without rows."""
         if self.observation is None:
-            row = self.frame.agg(*self.aggregates).first()
-            return row.asDict() if row else {}
+            return {}
         try:
             return self.observation.get
         except Exception:  # an observation whose plan was optimised away has no row, and each Spark says so differently
             return {}
+
+    def by_a_look(self) -> dict[str, Any]:
+        """The same, counted by an action of its own."""
+        row = self.frame.agg(*self.aggregates).first()
+        return row.asDict() if row else {}
 
 
 @dataclass
@@ -73,7 +77,7 @@ class Watch:
             aggregates += _digest_parts(content)
         observation = None if counts_retries(frame.sparkSession.version) else Observation()
         if observation is None and table == AHEAD:
-            return frame  # a look of its own says nothing of the first of two scans
+            return frame
         self._watched[table] = _Watched(frame, checks, aggregates, observation)
         return frame if observation is None else frame.observe(observation, *aggregates)
 
@@ -115,7 +119,9 @@ class Watch:
 
     def _observed(self, table: str) -> dict[str, Any]:
         if table not in self._seen:
-            self._seen[table] = self._watched[table].observed()
+            watched = self._watched[table]
+            # a look of its own says nothing of the first of two scans
+            self._seen[table] = watched.in_passing() or ({} if table == AHEAD else watched.by_a_look())
         return self._seen[table]
 
 
