@@ -28,7 +28,7 @@ PROTOCOLS = st.builds(
 )
 
 
-@settings(max_examples=6, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     protocol=PROTOCOLS,
     scores=st.lists(RESULTS, min_size=1, max_size=20),

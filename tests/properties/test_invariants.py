@@ -154,9 +154,9 @@ def test_splitting_the_input_changes_no_bit(spark: SparkSession, generated: Gene
 
 @pytest.mark.parametrize(
     ("generated", "no_relevant"),
-    [(POLICIES[0], "one"), (POLICIES[0], "exclude"), (POLICIES[1], "zero")],
+    [(policies, no_relevant) for policies in POLICIES for no_relevant in (policies["no_relevant"], "exclude")],
     indirect=["generated"],
-    ids=["one", "exclude", "zero"],
+    ids=["one", "one-exclude", "zero", "zero-exclude"],
 )
 def test_each_min_grade_of_several_has_the_bits_it_has_alone(
     spark: SparkSession, generated: Generated, no_relevant: str
@@ -182,8 +182,9 @@ def test_the_number_of_partitions_changes_no_bit_of_a_real_run(spark: SparkSessi
     scores, relevance = frames.scores(spark, results), frames.relevance(spark, labels)
     protocol = Protocol.from_settings({"cutoffs": (1, 10, 100)}, preset="trec_eval")
     answers = []
-    for partitions in (1, 40):
+    for partitions in (1, 7, 64):
         with frames.settings(spark, exactly(partitions)):
             answers.append(all_rows(protocol, (scores, relevance, None)))
     assert len(answers[0]) == 100 + 173
-    assert same_bits(*answers)
+    assert same_bits(answers[0], answers[1])
+    assert same_bits(answers[0], answers[2])

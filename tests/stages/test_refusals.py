@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from recallk_spark import ContractError, Evaluation, Protocol, audit, evaluate
 from tests import frames
 
 NAN, INF = float("nan"), float("inf")
-STOPPED = (PySparkException, Py4JJavaError)  # Spark wraps the failures of two stages in an exception of its own
 
 SCORES = [("r", "q", "a", 2.0), ("r", "q", "b", 1.0), ("r", "p", "a", 1.0)]
 RELEVANCE = [("q", "a", 1), ("p", "a", 1)]
@@ -248,25 +245,24 @@ def frame_of(evaluation: Evaluation, name: str) -> DataFrame:
 def test_every_frame_that_reads_a_fault_stops_with_its_message(spark: SparkSession, case: Case) -> None:
     evaluation = case.evaluation(spark)
     for name in case.frames:
-        with pytest.raises(STOPPED, match=case.pattern):
+        with pytest.raises(frames.SPARK_ERRORS, match=case.pattern):
             frame_of(evaluation, name).collect()
 
 
-COUNTED = [case for case in LARGE if "duplicates" not in case.settings]
+COUNTED = [case for case in CASES if "duplicates" not in case.settings]
 
 
 @pytest.mark.parametrize("case", COUNTED, ids=[case.fault for case in COUNTED])
 def test_counting_loses_no_fault(spark: SparkSession, case: Case) -> None:
     evaluation = case.evaluation(spark, plan="pruned")
-    # the lists carry what is at fault in a row to both frames; a policy about queries stands in each of them
-    for name in FROM_QUERIES if case.frames == FROM_QUERIES else ("profile",):
-        with pytest.raises(STOPPED, match=case.pattern):
+    for name in set(case.frames) & set(FROM_QUERIES):
+        with pytest.raises(frames.SPARK_ERRORS, match=case.pattern):
             frame_of(evaluation, name).collect()
 
 
 @pytest.mark.parametrize("case", LARGE, ids=[case.fault for case in LARGE])
 def test_no_fault_is_lost_where_tables_are_too_large_to_broadcast(sort_merge: SparkSession, case: Case) -> None:
-    with pytest.raises(STOPPED, match=case.pattern):
+    with pytest.raises(frames.SPARK_ERRORS, match=case.pattern):
         case.evaluation(sort_merge).profile().collect()
 
 
@@ -587,5 +583,5 @@ def test_a_policy_refuses_a_reader_of_measures_alone(
     spark: SparkSession, fault: str, frame: str, columns: tuple[str, ...]
 ) -> None:
     (case,) = (case for case in CASES if case.fault == fault)
-    with pytest.raises(STOPPED, match=case.pattern):
+    with pytest.raises(frames.SPARK_ERRORS, match=case.pattern):
         frame_of(case.evaluation(spark), frame).select(*columns).collect()
