@@ -41,7 +41,7 @@ TOPICS = (QUERY, "listed", "copies", *LABELS[3:], "slices")
 def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = True) -> DataFrame:
     """The labels of each query: LABELS columns. A pair labelled twice has its highest grade.
 
-    A row without a query is of no query.
+    Rows without a query are left out.
 
     Args:
         relevance: conformed relevance.

@@ -76,8 +76,6 @@ class Watch:
         if content is not None:
             aggregates += _digest_parts(content)
         observation = None if counts_retries(frame.sparkSession.version) else Observation()
-        if observation is None and table == AHEAD:
-            return frame
         self._watched[table] = _Watched(frame, checks, aggregates, observation)
         return frame if observation is None else frame.observe(observation, *aggregates)
 
