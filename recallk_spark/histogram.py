@@ -22,14 +22,18 @@ SLICE = ("slice", "slice_value")
 PLACE = "min_grade_place"  # of a min_grade among those of the protocol, from 0
 
 # one row is one run, min_grade, slice, |R| and rank; counts over the counted queries of the run with that |R|:
-#   hits, first_hits (those with running number 1), hit_numbers (sum of running numbers), judged (judged items),
-#   lists (lists that end here; lists of length 0 end at rank 0), ndcg (sum of nDCG at this cutoff).
-# The one row of each min_grade with |R| = 0 and rank 0 holds, besides, the counts over whole queries of the run:
-#   queries (counted), queries_in_run (evaluated), queries_unjudged, run_unlisted (not on the list of queries),
-#   repeats, results (rows of their lists), judged_results
-RANK_COUNTS = ("hits", "first_hits", "hit_numbers", "judged", "lists")
+#   hits, hit_numbers (sum of their running numbers), and at rank 0 lists.
+# The rows whose |R| is null hold what does not depend on it; counts over all counted queries of the run:
+#   first_hits (hits with running number 1), others (judged items that are no hits), ends (lists whose last result is
+#   one rank above), ndcg (sum of nDCG at this cutoff);
+# and at rank 0, over whole queries of the run:
+#   queries (counted), queries_relevant (their |R| in sum), queries_in_run (evaluated), queries_unjudged, run_unlisted
+#   (not on the list of queries), repeats, results (rows of their lists), judged_results
+GROUP_COUNTS = ("hits", "hit_numbers", "lists")
+RANK_COUNTS = ("first_hits", "others", "ends")
 QUERY_COUNTS = (
     "queries",
+    "queries_relevant",
     "queries_in_run",
     "queries_unjudged",
     "run_unlisted",
@@ -39,10 +43,11 @@ QUERY_COUNTS = (
 )
 
 # one row is one min_grade, slice and |R|, whatever the run: judged queries that count if they are in the run or missing
-# queries count (population), judged queries without relevant items, labelled queries that are not listed, repeats
-# among labels and listed queries
+# queries count (population); and one row whose |R| is null, over all |R|: the same, their |R| in sum, judged queries
+# without relevant items, labelled queries that are not listed, repeats among labels and listed queries
 POPULATION_COUNTS = (
     "population",
+    "population_relevant",
     "queries_no_relevant",
     "labels_unlisted",
     "repeated_labels",
@@ -67,7 +72,9 @@ def min_grade_text(protocol: Protocol) -> str:
 
 
 def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, queries_given: bool) -> DataFrame:
-    """The counts behind every measure: run_id, grade_key(), SLICE, num_relevant, rank, RANK_COUNTS, ndcg, QUERY_COUNTS.
+    """The counts behind every measure.
+
+    Columns: run_id, grade_key(), SLICE, num_relevant, rank, GROUP_COUNTS, RANK_COUNTS, ndcg, QUERY_COUNTS.
 
     Args:
         lists: LISTS.
@@ -81,6 +88,7 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
     known = lists.join(needed, on=QUERY, how="left").selectExpr("*", f"{dcg(protocol)} as dcg")
     grade = grade_key(protocol)
     counted = f"coalesce(listed, false) and {counted_text(protocol)}"
+    relevant = f"result.grades >= {min_grade_text(protocol)}"
     rows = _at_each_min_grade(known, protocol).selectExpr(
         RUN,
         *grade,
@@ -89,7 +97,8 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         f"{counted} as counted",
         *(f"bigint({count}) as {name}" for name, count in _query_counts(counted, queries_given).items()),
         "num_retrieved",
-        "arrays_zip(ranks, grades) as judged_list",
+        f"filter(arrays_zip(ranks, grades), result -> {relevant}) as hits",
+        f"filter(arrays_zip(ranks, grades), result -> not {relevant}) as others",
         f"{ndcg(protocol)} as ndcgs",
     )
     entries = rows.selectExpr(
@@ -100,17 +109,18 @@ def histogram(lists: DataFrame, topics: DataFrame, *, protocol: Protocol, querie
         *QUERY_COUNTS,
         "ndcgs",
         f"inline({_entries(protocol)}) as ({RANK}, what)",
-    )
+    ).where(f"{RANK} <= {protocol.depth}")
     counts = {
         "hits": "count_if(what >= 1)",
-        "first_hits": "count_if(what = 1)",
         "hit_numbers": "sum(if(what >= 1, what, 0))",
-        "judged": f"count_if(what >= {_NO_HIT})",
-        "lists": f"count_if(what = {_END})",
+        "lists": f"count_if(what = {_LIST})",
+        "first_hits": f"count_if(what = {_FIRST_HIT})",
+        "others": f"count_if(what = {_OTHER})",
+        "ends": f"count_if(what = {_END})",
         "ndcg": f"cast(sum(if(what <= {_CUTOFF}, get(ndcgs, {_CUTOFF} - what), null)) as {NDCG_TYPE})",
         **{name: f"sum(if(what = {_QUERY}, {name}, 0))" for name in QUERY_COUNTS},
     }
-    keyed = entries.selectExpr("*", f"if(what = {_QUERY}, 0, of_list) as {NUM_RELEVANT}")
+    keyed = entries.selectExpr("*", f"if(what >= 1 or what = {_LIST}, of_list, null) as {NUM_RELEVANT}")
     return keyed.groupBy(RUN, *grade, *SLICE, NUM_RELEVANT, RANK).agg(
         *(F.expr(f"{count} as {name}") for name, count in counts.items())
     )
@@ -128,14 +138,15 @@ def population(topics: DataFrame, *, protocol: Protocol) -> DataFrame:
     members = at_each.selectExpr(
         *grade,
         f"explode({_SLICES}) as slice",
-        f"if(listed, {NUM_RELEVANT}, 0) as {NUM_RELEVANT}",
+        f"if(listed, {NUM_RELEVANT}, 0) as of_query",
         f"bigint(listed and {counted_text(protocol)}) as population",
+        f"if(listed and {counted_text(protocol)}, bigint({NUM_RELEVANT}), 0) as population_relevant",
         f"bigint(listed and {NUM_RELEVANT} = 0) as queries_no_relevant",
         "bigint(not listed) as labels_unlisted",
         "if(listed, repeated_labels, 0) as repeated_labels",
         "if(listed, conflicting_labels, 0) as conflicting_labels",
         "greatest(copies - 1, 0) as repeated_queries",
-    ).select(*grade, "slice.*", NUM_RELEVANT, *POPULATION_COUNTS)
+    ).selectExpr(*grade, "slice.*", f"explode(array(of_query, null)) as {NUM_RELEVANT}", *POPULATION_COUNTS)
     return members.groupBy(*grade, *SLICE, NUM_RELEVANT).agg(
         *(F.expr(f"sum({name}) as {name}") for name in POPULATION_COUNTS)
     )
@@ -158,10 +169,12 @@ _SLICES = (
 
 
 # What an entry of a list is: the running number of a hit (from 1), or one of these
-_NO_HIT = 0  # a judged result that is no hit
-_END = -1  # the end of the list, at the rank of its last result
+_OTHER = 0  # a judged result that is no hit
+_END = -1  # the end of the list, at the first rank without a result
 _QUERY = -2  # the list as a whole, at rank 0
-_CUTOFF = -3  # the first cutoff; the next ones are the integers below
+_LIST = -3  # the list among those with its |R|, at rank 0
+_FIRST_HIT = -4  # the first hit once more, whatever |R|
+_CUTOFF = -5  # the first cutoff; the next ones are the integers below
 
 
 def _entries(protocol: Protocol) -> str:
@@ -170,15 +183,15 @@ def _entries(protocol: Protocol) -> str:
     def entry(rank: str | int, what: str | int) -> str:
         return f"named_struct('{RANK}', {rank}, 'what', {what})"
 
-    relevant = f"result.grades >= {min_grade_text(protocol)}"
     whole = entry(0, _QUERY)
     cutoffs = ", ".join(entry(k, _CUTOFF - place) for place, k in enumerate(protocol.cutoffs))
     return f"""if(
         counted,
         concat(
-            array({whole}, {entry("num_retrieved", _END)}, {cutoffs}),
-            transform(filter(judged_list, result -> {relevant}), (hit, place) -> {entry("hit.ranks", "place + 1")}),
-            transform(filter(judged_list, result -> not {relevant}), other -> {entry("other.ranks", _NO_HIT)})
+            array({whole}, {entry(0, _LIST)}, {entry("num_retrieved + 1", _END)}, {cutoffs}),
+            transform(hits, (hit, place) -> {entry("hit.ranks", "place + 1")}),
+            transform(slice(hits, 1, 1), hit -> {entry("hit.ranks", _FIRST_HIT)}),
+            transform(others, other -> {entry("other.ranks", _OTHER)})
         ),
         array({whole})
     )"""
@@ -190,6 +203,7 @@ def _query_counts(counted: str, queries_given: bool) -> dict[str, str]:
     exists = "coalesce(listed, false)" if queries_given else "true"
     return {
         "queries": counted,
+        "queries_relevant": f"if({counted}, {NUM_RELEVANT}, 0)",
         "queries_in_run": "coalesce(listed, false)",
         "queries_unjudged": f"{unknown} and {exists}",
         "run_unlisted": f"{unknown} and not {exists}",

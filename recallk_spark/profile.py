@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recallk_spark.histogram import (
+    GROUP_COUNTS,
     NUM_RELEVANT,
     PLACE,
     POPULATION_COUNTS,
@@ -32,7 +33,14 @@ _MEMBER_TYPES = {
     **dict.fromkeys(POPULATION_COUNTS, "bigint"),
 }
 
-_AT_RANK = ("first_hits", "judged", "lists", "ndcg", *QUERY_COUNTS, *POPULATION_COUNTS)
+# what depends on k but not on |R|: counts up to k, of lists shorter than k how many and how long they are in sum
+_TOTALS = (
+    *("first_hits", "reciprocal", "others", "lists_shorter", "results_of_shorter", "ndcg"),
+    *QUERY_COUNTS,
+    *POPULATION_COUNTS,
+)
+
+_BLOCK = 128  # how many k are one row on the way to the grid
 
 # counts of one run beside those of PROFILE, on the rows of the total
 RUN_COUNTS = (
@@ -59,11 +67,10 @@ def profile(histogram: DataFrame, population: DataFrame, *, protocol: Protocol, 
         refuse: whether a count at odds with an `error` policy stops the job.
     """
     counts = _with_population(histogram, population, protocol)
-    sums = _running_totals(_grid(counts, protocol), protocol)
-    measured = _measures(sums, protocol)
+    measured = _measures(_grid(_running_totals(counts, protocol), protocol), protocol)
     if refuse:
         measured = _refuse(measured, protocol)
-    return measured.where("k >= 1").select(*PROFILE.names, *RUN_COUNTS)
+    return measured.select(*PROFILE.names, *RUN_COUNTS)
 
 
 def _curve(protocol: Protocol) -> tuple[str, ...]:
@@ -79,72 +86,91 @@ def _with_population(histogram: DataFrame, population: DataFrame, protocol: Prot
     grade = grade_key(protocol)
     keys = (*grade, *SLICE, NUM_RELEVANT)
     everyone = population.agg(F.collect_list(F.struct(*keys, *POPULATION_COUNTS)).alias("everyone"))
-    of_run = " and ".join([f"slice = '{TOTAL}'", *(f"{name} = 0" for name in (*grade, NUM_RELEVANT, RANK))])
+    at_zero = [f"{name} = 0" for name in (*grade, RANK)]
+    of_run = " and ".join([f"slice = '{TOTAL}'", f"{NUM_RELEVANT} is null", *at_zero])
     fields = ",".join(f"{name}:{_MEMBER_TYPES[name]}" for name in (*keys, *POPULATION_COUNTS))
     own = f"array(cast(null as struct<{fields}>))"
     both = histogram.join(F.broadcast(everyone), how="cross").selectExpr(
         "*", f"explode(if({of_run}, concat({own}, everyone), {own})) as member"
     )
-    rows = both.selectExpr(
+    return both.selectExpr(
         RUN,
         *(f"if(member is null, {name}, member.{name}) as {name}" for name in keys),
-        *(f"if(member is null, {name}, 0) as {name}" for name in (RANK, *RANK_COUNTS, *QUERY_COUNTS)),
+        *(f"if(member is null, {name}, 0) as {name}" for name in (RANK, *GROUP_COUNTS, *RANK_COUNTS, *QUERY_COUNTS)),
         "if(member is null, ndcg, null) as ndcg",
         *(f"coalesce(member.{name}, 0) as {name}" for name in POPULATION_COUNTS),
     )
-    return rows.repartition(*_curve(protocol))  # all that follows stays within one curve: no further exchange
 
 
-def _grid(histogram: DataFrame, protocol: Protocol) -> DataFrame:
-    """One row per curve and k from 0: what depends on k and |R| together, summed over |R|, and the means of recall.
+def _running_totals(histogram: DataFrame, protocol: Protocol) -> DataFrame:
+    """One row per curve, |R| and step, the k from first_k to last_k between which no count changes.
 
-    Integers are summed as they are, quotients by ascending |R|. Counts that belong to one rank (first hits, judged
-    items, list ends, nDCG, whole queries) stand at k = rank only. There is a row for every k and |R|, so rows are lean:
-    these counts are one null in nearly all.
+    `cell` is what depends on k and |R| together, null where no query counts; `totals`, where |R| is null, what depends
+    on k alone.
     """
     group = f"partition by {', '.join(_curve(protocol))}, {NUM_RELEVANT}"
-    so_far = f"over ({group} order by rank rows between unbounded preceding and current row)"
+    so_far = f"over ({group} order by {RANK} rows between unbounded preceding and current row)"
     counted = "lists" if protocol.missing_queries is MissingQueries.EXCLUDE else "population"
+    running = {
+        "h": "hits",
+        "s": "hit_numbers",
+        "m": f"coalesce(try_divide(hit_numbers, {RANK}), 0D)",
+        "n": counted,
+        "reciprocal": f"coalesce(try_divide(first_hits, {RANK}), 0D)",
+        "lists_shorter": "ends",
+        "results_of_shorter": f"ends * ({RANK} - 1)",
+        **{name: name for name in ("first_hits", "others", *QUERY_COUNTS, *POPULATION_COUNTS)},
+    }
+    cell = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
     steps = histogram.selectExpr(
         *_curve(protocol),
-        RANK,
         NUM_RELEVANT,
-        f"sum(hits) {so_far} as h",
-        f"sum(hit_numbers) {so_far} as s",
-        f"sum(coalesce(try_divide(hit_numbers, rank), 0D)) {so_far} as m",
-        f"sum({counted}) over ({group} rows between unbounded preceding and unbounded following) as n",
-        f"lead(rank, 1, {protocol.depth + 1}) over ({group} order by rank) as next_rank",
-        f"struct({', '.join(_AT_RANK)}) as at_rank",
+        f"greatest({RANK}, 1) as first_k",
+        f"lead({RANK}, 1, {protocol.depth + 1}) over ({group} order by {RANK}) - 1 as last_k",
+        "ndcg",
+        *(f"sum({count}) {so_far} as {name}" for name, count in running.items()),
     )
-    cell = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
-    cells = steps.selectExpr(
+    return steps.where("first_k <= last_k").selectExpr(
         *_curve(protocol),
-        "explode(sequence(rank, greatest(rank, next_rank - 1))) as k",
-        f"if(n > 0, {cell}, null) as cell",
-        "n",
-        f"n * {NUM_RELEVANT} as relevant",
-        "h",
-        "if(k = rank, at_rank, null) as at_rank",
+        "first_k",
+        "last_k",
+        f"if({NUM_RELEVANT} is not null and n > 0, {cell}, null) as cell",
+        f"if({NUM_RELEVANT} is null, struct({', '.join(_TOTALS)}), null) as totals",
     )
-    sums = {
-        "groups": "sort_array(collect_list(cell))",
-        "n": "sum(n)",
-        "relevant": "sum(relevant)",
-        "hits": "sum(h)",
-        **{name: f"coalesce(sum(at_rank.{name}), 0)" for name in _AT_RANK},
-    }
-    gathered = cells.groupBy(*_curve(protocol), "k").agg(*(F.expr(f"{text} as {name}") for name, text in sums.items()))
-    means = gathered.selectExpr("*", f"{_sums(protocol)} as sums").selectExpr(
-        "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
+
+
+def _grid(steps: DataFrame, protocol: Protocol) -> DataFrame:
+    """One row per curve and k: `groups`, the cells of this k by ascending |R|, and `totals`.
+
+    Steps are laid out side by side for a block of k at a time: rows are few, and none holds more than a block.
+    """
+    block = f"explode(sequence(int((first_k - 1) div {_BLOCK}), int((last_k - 1) div {_BLOCK}))) as block"
+    first, last = f"greatest(first_k, block * {_BLOCK} + 1)", f"least(last_k, (block + 1) * {_BLOCK})"
+    cut = steps.selectExpr("*", block).selectExpr(
+        *_curve(protocol), "block", f"{first} as first_k", f"{last} - {first} + 1 as width", "cell", "totals"
     )
-    bare = 1 if protocol.no_relevant is NoRelevant.ONE else 0
-    return means.selectExpr("*", f"{squares(bare)} as squares").drop("groups")
+    laid_out = "flatten(transform(sort_array(collect_list({step})), step -> array_repeat(step.{what}, step.width)))"
+    cells = "if(cell is null, null, struct(cell.r, first_k, width, cell))"
+    totals = "if(totals is null, null, struct(first_k, width, totals))"
+    blocks = cut.groupBy(*_curve(protocol), "block").agg(
+        F.expr(f"{laid_out.format(step=cells, what='cell')} as cells"),
+        F.expr(f"{laid_out.format(step=totals, what='totals')} as totals"),
+    )
+    # cells stand by |R|, then k: every size(totals)-th is of the same k
+    of_one_k = """transform(
+        slice(cells, 1, int(size(cells) div size(totals))),
+        (first, group) -> get(cells, group * size(totals) + place)
+    )"""
+    at_k = f"struct(block * {_BLOCK} + place + 1 as k, {of_one_k} as groups, of_k as totals)"
+    rows = blocks.selectExpr(*_curve(protocol), f"transform(totals, (of_k, place) -> {at_k}) as rows")
+    return rows.selectExpr(*_curve(protocol), "inline(rows)")
 
 
 def _sums(protocol: Protocol) -> str:
     """Sums over the queries of their recall, capped recall, F1 and average precision at k, by ascending |R|."""
     bare = "g.n" if protocol.no_relevant is NoRelevant.ONE else "0D"  # what queries with |R| = 0 add to recall
     terms = {
+        "hits": "g.h",
         "recall": f"if(g.r > 0, g.h / g.r, {bare})",
         "capped": f"if(g.r > 0, try_divide(g.h, least(g.r, k)), {bare})",
         "f1": "try_divide(2 * g.h, k + g.r)",
@@ -155,24 +181,25 @@ def _sums(protocol: Protocol) -> str:
     return f"aggregate(groups, struct({zero}), (so_far, g) -> struct({step}))"
 
 
-def _running_totals(grid: DataFrame, protocol: Protocol) -> DataFrame:
-    """Counts that stand at one rank become counts up to k; whole-query counts (rank 0) become the same at every k."""
-    window = f"partition by {', '.join(_curve(protocol))} order by k rows between unbounded preceding and"
-    so_far, before = f"over ({window} current row)", f"over ({window} 1 preceding)"
-    summed = grid.selectExpr(
-        *(*_curve(protocol), "k"),
-        *("n", "relevant", "hits", "sums", "recall_macro", "recall_micro", "squares", "ndcg"),
-        f"sum(coalesce(try_divide(first_hits, k), 0D)) {so_far} as reciprocal",
-        f"coalesce(sum(lists) {before}, 0) as lists_shorter",
-        *(f"sum({name}) {so_far} as {name}" for name in ("first_hits", "judged", *QUERY_COUNTS, *POPULATION_COUNTS)),
-    )
-    return summed.selectExpr("*", f"sum(if(k > 0, queries - lists_shorter, 0)) {so_far} as retrieved")
-
-
-def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
-    """The measures from the sums; division by no query, no relevant item or no depth is null."""
-    errors = sums.selectExpr(
+def _measures(grid: DataFrame, protocol: Protocol) -> DataFrame:
+    """The measures of each k; division by no query, no relevant item or no depth is null."""
+    n = "queries" if protocol.missing_queries is MissingQueries.EXCLUDE else "population"
+    sums = grid.selectExpr(*_curve(protocol), "k", "groups", "totals", f"{_sums(protocol)} as sums").selectExpr(
         "*",
+        f"totals.{n} as n",
+        f"totals.{n}_relevant as relevant",
+        "bigint(sums.hits) as hits",
+    )
+    means = sums.selectExpr(
+        "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
+    )
+    bare = 1 if protocol.no_relevant is NoRelevant.ONE else 0
+    deviations = means.selectExpr("*", f"{squares(bare)} as squares").drop("groups")
+    # for who reads the files; and it parts the generated code in two, each short enough for Java to compile
+    ordered = deviations.sortWithinPartitions(*_curve(protocol), "k")
+    errors = ordered.selectExpr(
+        *_curve(protocol),
+        *("k", "n", "relevant", "hits", "recall_macro", "recall_micro", "sums", "totals.*"),
         f"{standard_error('macro', total='n')} as recall_macro_error",
         f"{standard_error('micro', total='relevant')} as recall_micro_error",
     )
@@ -193,11 +220,11 @@ def _measures(sums: DataFrame, protocol: Protocol) -> DataFrame:
         "try_divide(double(first_hits), n) as hit_rate",
         "try_divide(reciprocal, n) as mrr",
         "try_divide(sums.map, n) as map",
-        f"if(k in ({cutoffs}), try_divide(double(ndcg), n), null) as ndcg",
-        "try_divide(double(judged), n * k) as judged_macro",
+        f"if(k in ({cutoffs}), try_divide(coalesce(double(ndcg), 0D), n), null) as ndcg",
+        "try_divide(double(hits + others), n * k) as judged_macro",
         "hits",
         "relevant",
-        "retrieved",
+        "(queries - lists_shorter) * k + results_of_shorter as retrieved",
         "n as queries",
         "population - queries as queries_missing",
         "queries_no_relevant",

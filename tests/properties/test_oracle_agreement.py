@@ -15,14 +15,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from recallk_spark import Protocol, evaluate
+from recallk_spark.profile import _BLOCK
 from recallk_spark.schema import PROFILE
 from tests import frames, oracle
 from tests.properties.generated import CHOICES, ITEMS, SCORES, Input, joined, protocols, some_inputs
+from tests.quick import COMPILED
 
 PACKS, INPUTS_PER_PACK = 10, 31
 WHOLES = 4
 COMPILED_PACKS = (0, 1)
-COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 SLICES = ("case", "case*land")
 COUNTS = {name for name in PROFILE.names if name.startswith(("queries", "hits", "relevant", "retrieved"))}
 
@@ -57,6 +58,16 @@ def test_a_whole_input_agrees_with_the_oracle(spark: SparkSession, seed: int) ->
     for plan in ("window", "pruned") if protocol.duplicates == "occupy" else ("window",):
         found = differences(expected, evaluated(spark, protocol, whole, plan=plan, **kinds), protocol)
         assert not found, explained(found, protocol, [whole], kinds)
+
+
+@pytest.mark.parametrize("missing", ["zero", "exclude"])
+@pytest.mark.parametrize("depth", [_BLOCK - 1, _BLOCK, _BLOCK + 1, 2 * _BLOCK + 44])
+def test_depths_of_several_blocks_agree_with_the_oracle(spark: SparkSession, depth: int, missing: str) -> None:
+    protocol = Protocol(cutoffs=(1, _BLOCK - 1), depth=depth, missing_queries=missing)
+    given, kinds = long_lists(), {"ids": "bigint", "score_type": "int"}
+    expected = oracle.evaluate(given.scores, given.relevance, protocol)
+    found = profile_differences(expected, evaluated(spark, protocol, given, **kinds), protocol)
+    assert not found, explained(found, protocol, [given], kinds)
 
 
 @pytest.mark.parametrize("policy", [name for name, values in CHOICES.items() if "error" in values])
@@ -99,6 +110,19 @@ def a_whole(seed: int) -> tuple[Protocol, Input, dict[str, str]]:
     rng = Random(f"whole {seed}")
     protocol, kinds = protocols(Random("wholes"), WHOLES)[seed], kinds_of(seed)
     return protocol, some_inputs(rng, protocol, 1, **kinds, listed=False)[0], kinds
+
+
+@cache
+def long_lists() -> Input:
+    """A few lists that end before, at and after the borders of blocks, with few and many hits; one is missing."""
+    rng = Random("long lists")
+    given = Input()
+    for query, length in enumerate((0, 1, _BLOCK - 1, _BLOCK, _BLOCK + 1, 2 * _BLOCK, 2 * _BLOCK + 90)):
+        scores = [(run, query, item, rng.randrange(50), 0) for run in ("r1", "r2") for item in range(length)]
+        given.scores += scores
+        items = rng.sample(range(2 * _BLOCK + 120), (1, 3, 3, 40)[query % 4])
+        given.relevance += [(query, item, rng.choice((0, 1, 2))) for item in items] + [(query, 1, 1)]
+    return given
 
 
 def a_refused_input(policy: str) -> tuple[Protocol, Input, dict[str, str]]:

@@ -23,6 +23,8 @@ from recallk_spark import Protocol
 from recallk_spark.chain import Chain, Inputs
 from recallk_spark.plans import Plan
 from recallk_spark.watch import Watch
+from tests import frames
+from tests.quick import COMPILED
 
 SCORES = "query_id bigint, item_id bigint, score double, rank int, comment string"
 RELEVANCE = "query_id bigint, item_id bigint, grade double, comment string"
@@ -377,3 +379,30 @@ def test_counting_reads_the_scores_twice_and_shuffles_none_of_them(
         assert not any("Sort" in node.name or "Window" in node.name for node in way)
     assert len(scans(plan, folder / "relevance")) == 1  # all that needs the labels reads one exchange
     assert_no_python(plan)
+
+
+# Java compiles no method of more than 8,000 bytes: it interprets it, many times slower; each Spark generates its own
+HUGE_METHOD = 8000
+
+
+@pytest.mark.parametrize("plan", list(Plan))
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"scores": SCORES},
+        {"slices": ("land", "land*device"), "min_grade": (1, 2, 3), "watched": True, "missing_queries": "exclude"},
+        {"invalid_scores": "last", "no_relevant": "one", "gain": "exponential", "watched": True},
+    ],
+    ids=["one run, lazy", "slices and min_grades, watched", "other policies, watched"],
+)
+def test_no_generated_method_is_too_long_for_java_to_compile(
+    planned_ahead: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], plan: Plan, given: dict[str, Any]
+) -> None:
+    cutoffs = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
+    with frames.settings(planned_ahead, COMPILED):
+        profile = chain(planned_ahead, folder, plan=plan, cutoffs=cutoffs, **given).profile
+        capsys.readouterr()
+        profile.explain(mode="codegen")
+    sizes = [int(size) for size in re.findall(r"maxMethodCodeSize:(-?\d+)", capsys.readouterr().out)]
+    assert len(sizes) > 5
+    assert max(sizes) < HUGE_METHOD
