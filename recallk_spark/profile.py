@@ -167,7 +167,7 @@ def _grid(steps: DataFrame, protocol: Protocol) -> DataFrame:
 
 
 def _sums(protocol: Protocol) -> str:
-    """Sums over the queries of their recall, capped recall, F1 and average precision at k, by ascending |R|."""
+    """Sums over the queries of their hits, recall, capped recall, F1 and average precision at k, by ascending |R|."""
     bare = "g.n" if protocol.no_relevant is NoRelevant.ONE else "0D"  # what queries with |R| = 0 add to recall
     terms = {
         "hits": "g.h",
