@@ -32,7 +32,7 @@ ROOMS = [
     *("locations", "specs", "snapshot", "text_sources", "arrays", "json_lines", "opening", "union", "sources"),
     # the way of a row
     *("columns", "checks", "watch", "contract", "ranking", "judging", "lists", "counting", "ndcg", "histogram"),
-    *("uncertainty", "profile", "chain", "refusals", "report", "evaluation"),
+    *("grid", "uncertainty", "profile", "chain", "refusals", "report", "evaluation"),
     # the command line
     *("session", "running", "inputs", "job", "terminal", "cli"),
     # the door: what `import recallk_spark` gives

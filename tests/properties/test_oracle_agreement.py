@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from recallk_spark import Protocol, evaluate
-from recallk_spark.profile import _BLOCK
+from recallk_spark.grid import BLOCK
 from recallk_spark.schema import PROFILE
 from tests import frames, oracle
 from tests.properties.generated import CHOICES, ITEMS, SCORES, Input, joined, protocols, some_inputs
@@ -61,9 +61,9 @@ def test_a_whole_input_agrees_with_the_oracle(spark: SparkSession, seed: int) ->
 
 
 @pytest.mark.parametrize("missing", ["zero", "exclude"])
-@pytest.mark.parametrize("depth", [_BLOCK - 1, _BLOCK, _BLOCK + 1, 2 * _BLOCK + 44])
+@pytest.mark.parametrize("depth", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 44])
 def test_depths_of_several_blocks_agree_with_the_oracle(spark: SparkSession, depth: int, missing: str) -> None:
-    protocol = Protocol(cutoffs=(1, _BLOCK - 1), depth=depth, missing_queries=missing)
+    protocol = Protocol(cutoffs=(1, BLOCK - 1), depth=depth, missing_queries=missing)
     given, kinds = long_lists(), {"ids": "bigint", "score_type": "int"}
     expected = oracle.evaluate(given.scores, given.relevance, protocol)
     found = profile_differences(expected, evaluated(spark, protocol, given, **kinds), protocol)
@@ -117,10 +117,10 @@ def long_lists() -> Input:
     """A few lists that end before, at and after the borders of blocks, with few and many hits; one is missing."""
     rng = Random("long lists")
     given = Input()
-    for query, length in enumerate((0, 1, _BLOCK - 1, _BLOCK, _BLOCK + 1, 2 * _BLOCK, 2 * _BLOCK + 90)):
+    for query, length in enumerate((0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 90)):
         scores = [(run, query, item, rng.randrange(50), 0) for run in ("r1", "r2") for item in range(length)]
         given.scores += scores
-        items = rng.sample(range(2 * _BLOCK + 120), (1, 3, 3, 40)[query % 4])
+        items = rng.sample(range(2 * BLOCK + 120), (1, 3, 3, 40)[query % 4])
         given.relevance += [(query, item, rng.choice((0, 1, 2))) for item in items] + [(query, 1, 1)]
     return given
 
