@@ -20,7 +20,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recallk_spark.judging import refuse_unjudged
+from recallk_spark.judging import ITEM_BITS, may_be_judged, refuse_unjudged
 from recallk_spark.lists import LISTS, in_rank_order
 from recallk_spark.policies import InvalidScores, TieBreak, UnjudgedQueries
 from recallk_spark.protocol import Protocol
@@ -92,8 +92,8 @@ def _keys(scores: DataFrame, labels: DataFrame, protocol: Protocol, lists_by: tu
     """The first scan: one row per list and distinct key, with its place from 1, copies, item, value and grade."""
     value = order_column(protocol)
     found = (
-        scores.join(F.broadcast(labels.select(QUERY, "items", "grades")), on=QUERY, how="inner")
-        .where(_ranked(protocol) & F.expr(f"{RUN} is not null and array_contains(items, {ITEM})"))
+        scores.join(F.broadcast(labels.select(QUERY, "items", "grades", ITEM_BITS)), on=QUERY, how="inner")
+        .where(_ranked(protocol) & F.col(RUN).isNotNull() & may_be_judged() & F.expr(f"array_contains(items, {ITEM})"))
         .selectExpr(*lists_by, ITEM, value, f"get(grades, int(array_position(items, {ITEM})) - 1) as {GRADE}")
     )
     distinct = (

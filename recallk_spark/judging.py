@@ -17,14 +17,12 @@ from recallk_spark.schema import GRADE, ITEM, JUDGED, LISTED, NULL_SLICE, QUERY,
 
 NUM_RELEVANT_EACH = "num_relevant_each"
 
-# one row is one query with labels: its judged items (grade >= 0) and their grades side by side; how many items are
-# relevant at the lowest min_grade, at each of them by ascending min_grade, and how many have a label of any grade; all
-# its positive grades, best first, cut at depth; how many labels repeat another one, and how many items have repeats
-# that disagree
-LABELS = (
-    QUERY,
-    "items",
-    "grades",
+ITEM_BITS = "item_bits"
+
+# what is known of a query's labels as a whole: how many items are relevant at the lowest min_grade, at each of them by
+# ascending min_grade, and how many have a label of any grade; all its positive grades, best first, cut at depth; how
+# many labels repeat another one, and how many items have repeats that disagree
+_AS_A_WHOLE = (
     "num_relevant",
     NUM_RELEVANT_EACH,
     "num_judged",
@@ -33,9 +31,15 @@ LABELS = (
     "conflicting_labels",
 )
 
+# one row is one query with labels: its judged items (grade >= 0) and their grades side by side; 64 bits that most other
+# items are told from them by, see may_be_judged()
+LABELS = (QUERY, "items", "grades", ITEM_BITS, *_AS_A_WHOLE)
+
 # one row is one query that is evaluated, or (listed = false) one that has labels but is not on the list of queries;
 # copies is how often the list names it
-TOPICS = (QUERY, "listed", "copies", *LABELS[3:], "slices")
+TOPICS = (QUERY, "listed", "copies", *_AS_A_WHOLE, "slices")
+
+_BIT = f"hash({ITEM}) & 63"  # which of the 64 an item sets
 
 
 def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = True) -> DataFrame:
@@ -71,6 +75,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         F.sort_array(F.collect_list(label)).alias("labels"),
         # gathered apart from the items, which those who ask for the ideal do not need
         F.sort_array(F.collect_list(positive), asc=False).alias("positive"),
+        F.bit_or(F.when(judged, F.expr(f"shiftleft(1L, {_BIT})"))).alias(ITEM_BITS),
         relevant[0].alias("num_relevant"),
         F.array(*relevant).alias(NUM_RELEVANT_EACH),
         F.count(F.lit(1)).cast("int").alias("num_judged"),
@@ -81,6 +86,7 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         QUERY,
         F.col("labels.item_id").alias("items"),
         F.col("labels.grade").alias("grades"),
+        ITEM_BITS,
         "num_relevant",
         NUM_RELEVANT_EACH,
         "num_judged",
@@ -89,6 +95,15 @@ def label_queries(relevance: DataFrame, *, protocol: Protocol, refuse: bool = Tr
         "repeated_labels",
         "conflicting_labels",
     )
+
+
+def may_be_judged() -> Column:
+    """Whether a result may be one of a judged item of its query, over its item_id and item_bits.
+
+    True wherever it is: equal items set the same bit. For most other results false, or null where nothing is judged,
+    which spares them the search among the items; with some hundred judged items every bit is set, and nobody is spared.
+    """
+    return F.expr(f"shiftrightunsigned({ITEM_BITS}, {_BIT}) & 1L = 1L")
 
 
 def topics(
@@ -112,7 +127,7 @@ def topics(
         refuse: whether a repeated query, or a query at odds with `no_relevant = error` at any min_grade, stops the
             job.
     """
-    labelled = labels.select(QUERY, *LABELS[3:])
+    labelled = labels.select(QUERY, *_AS_A_WHOLE)
     if queries is None:
         everything = labelled.select(
             "*",

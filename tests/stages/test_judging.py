@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recallk_spark import Protocol
 from recallk_spark.contract import conform_queries, conform_relevance
-from recallk_spark.judging import LABELS, TOPICS, judge, label_queries, topics
+from recallk_spark.judging import LABELS, TOPICS, judge, label_queries, may_be_judged, topics
 from recallk_spark.schema import JUDGED
 from tests import frames
 
-LABELS_SCHEMA = (
+LABELS_SCHEMA = (  # but for item_bits, which have a test of their own
     "query_id string, items array<string>, grades array<double>, num_relevant int, num_relevant_each array<int>, "
     "num_judged int, ideal_grades array<double>, repeated_labels bigint, conflicting_labels bigint"
 )
@@ -34,6 +36,10 @@ def labels(relevance: DataFrame, *, refuse: bool = True, **settings: object) -> 
     return label_queries(conform_relevance(relevance, protocol=protocol), protocol=protocol, refuse=refuse)
 
 
+def known(relevance: DataFrame, *, refuse: bool = True, **settings: object) -> DataFrame:
+    return labels(relevance, refuse=refuse, **settings).drop("item_bits")
+
+
 def judged(ranked: list[tuple], relevance: DataFrame, **settings: object) -> DataFrame:
     protocol = Protocol(**{"cutoffs": (1,), "depth": 10, **settings})
     results = relevance.sparkSession.createDataFrame(ranked, RANKED_SCHEMA)
@@ -50,7 +56,7 @@ def test_the_labels_of_a_query_stand_side_by_side_best_grade_first_then_by_item(
     found = labels(relevance)
     assert found.columns == list(LABELS)
     same(
-        found,
+        found.drop("item_bits"),
         [
             ("q", ["a", "b", "c", "e", "d"], [3.0, 1.0, 1.0, 0.5, 0.0], 3, [3], 5, [3.0, 1.0, 1.0, 0.5], 0, 0),
             ("p", ["a"], [2.0], 1, [1], 1, [2.0], 0, 0),
@@ -84,7 +90,7 @@ def test_how_many_are_relevant_is_known_at_every_min_grade_and_first_at_the_lowe
 def test_a_negative_grade_is_a_label_that_judges_nothing(spark: SparkSession) -> None:
     relevance = frames.relevance(spark, [("q", "a", -1), ("q", "b", 0), ("p", "a", -0.5)])
     same(
-        labels(relevance),
+        known(relevance),
         [("q", ["b"], [0.0], 0, [0], 2, [], 0, 0), ("p", [], [], 0, [0], 1, [], 0, 0)],
         LABELS_SCHEMA,
     )
@@ -94,7 +100,7 @@ def test_a_pair_labelled_twice_has_its_highest_grade_and_is_counted(spark: Spark
     # a: three labels, two of them repeats, at odds; b: one repeat that agrees; c: judged by one label of two
     rows = [("q", "a", 0), ("q", "a", 2), ("q", "a", 1), ("q", "b", 1), ("q", "b", 1), ("q", "c", -1), ("q", "c", 0)]
     same(
-        labels(frames.relevance(spark, rows)),
+        known(frames.relevance(spark, rows)),
         [("q", ["a", "b", "c"], [2.0, 1.0, 0.0], 2, [2], 3, [2.0, 1.0], 4, 2)],
         LABELS_SCHEMA,
     )
@@ -103,7 +109,7 @@ def test_a_pair_labelled_twice_has_its_highest_grade_and_is_counted(spark: Spark
 def test_repeats_are_counted_where_they_are_not_allowed_and_nothing_stops(spark: SparkSession) -> None:
     relevance = frames.relevance(spark, [("q", "a", 0), ("q", "a", 2), ("q", "b", 1)])
     same(
-        labels(relevance, duplicate_relevance="error", refuse=False),
+        known(relevance, duplicate_relevance="error", refuse=False),
         [("q", ["a", "b"], [2.0, 1.0], 2, [2], 2, [2.0, 1.0], 1, 1)],
         LABELS_SCHEMA,
     )
@@ -112,10 +118,27 @@ def test_repeats_are_counted_where_they_are_not_allowed_and_nothing_stops(spark:
 def test_the_ideal_list_is_cut_at_depth_and_the_labels_are_not(spark: SparkSession) -> None:
     relevance = frames.relevance(spark, [("q", "a", 1), ("q", "b", 4), ("q", "c", 2), ("q", "d", 3)])
     same(
-        labels(relevance, depth=2),
+        known(relevance, depth=2),
         [("q", ["b", "d", "c", "a"], [4.0, 3.0, 2.0, 1.0], 4, [4], 4, [4.0, 3.0], 0, 0)],
         LABELS_SCHEMA,
     )
+
+
+@pytest.mark.parametrize("item", [str, lambda number: number * 2**40 - 2**50], ids=["string", "bigint"])
+def test_bits_say_yes_to_every_judged_item_and_no_to_most_others(spark: SparkSession, item: Any) -> None:
+    few, many = range(0, 4000, 2000), range(0, 4000, 20)
+    rows = [("few", item(number), 0) for number in few]
+    rows += [("many", item(number), 1) for number in many]
+    rows += [("none", item(number), -1) for number in few]
+    results = [(query, item(number)) for query in ("few", "many", "none") for number in range(4000)]
+    asked = spark.createDataFrame(results, ["query_id", "item_id"])
+    yes: dict[str, set[Any]] = {"few": set(), "many": set(), "none": set()}
+    for row in asked.join(labels(frames.relevance(spark, rows)), on="query_id").where(may_be_judged()).collect():
+        yes[row["query_id"]].add(row["item_id"])
+    assert yes["few"] >= {item(number) for number in few}
+    assert len(yes["few"]) < 4000 * 2 / 64 * 1.5  # each item sets one bit of 64
+    assert yes["many"] >= {item(number) for number in many}
+    assert yes["none"] == set()
 
 
 # results
