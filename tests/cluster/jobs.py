@@ -35,6 +35,18 @@ MANY_TASKS = {
 }
 
 
+def begin_with(workers: int) -> dict[str, str]:
+    """A job's settings by which no task begins before so many workers' executors are there.
+
+    Without them the others may have done a small job's tasks before the last executor has come.
+    """
+    return {
+        "spark.cores.max": str(workers),
+        "spark.scheduler.minRegisteredResourcesRatio": "1",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    }
+
+
 class Job:
     """One `spark-submit jobs/evaluate.py` in the driver's container."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.conftest import DAY, Shop
 from tests.cluster.engine import Cluster, wait_until
-from tests.cluster.jobs import MANY_TASKS, Job, Jobs, bits, files
+from tests.cluster.jobs import MANY_TASKS, Job, Jobs, begin_with, bits, files
 
 pytestmark = pytest.mark.cluster
 
@@ -27,7 +27,7 @@ def lost(job: Job) -> list[str]:
 
 def test_a_worker_killed_in_the_middle_of_the_shuffle(cluster: Cluster, jobs: Jobs, shop: Shop) -> None:
     out, options = shop.output("shuffle")
-    job = jobs.start(*options, conf=MANY_TASKS)
+    job = jobs.start(*options, conf={**MANY_TASKS, **begin_with(2)})
     job.wait_for_stage(lambda stage: in_the_middle(stage) and stage["shuffleReadRecords"] > 1000, "a shuffle is read")
     cluster.kill_at_work(cluster.workers[0])
     assert job.exit() == 0, job.said[-3000:]
@@ -40,7 +40,7 @@ def test_a_worker_killed_in_the_middle_of_the_shuffle(cluster: Cluster, jobs: Jo
 
 def test_a_worker_killed_while_output_is_written(cluster: Cluster, jobs: Jobs, shop: Shop) -> None:
     out, options = shop.output("writing")
-    job = jobs.start(*options, conf={**MANY_TASKS, "spark.sql.shuffle.partitions": "40"})
+    job = jobs.start(*options, conf={**MANY_TASKS, **begin_with(2), "spark.sql.shuffle.partitions": "40"})
     written = f"_attempts/*/per_query/ds={DAY}/_temporary/0/task_*"
     wait_until(lambda: job.ended or len(list(out.glob(written))) >= 2, "committed tasks of per_query", pause=0.01)
     cluster.kill_at_work(cluster.workers[0])
@@ -101,9 +101,10 @@ def test_a_worker_that_joins_late_takes_its_share(cluster: Cluster, jobs: Jobs, 
 
 def test_a_worker_whose_disk_is_full_is_left_out(cluster: Cluster, jobs: Jobs, shop: Shop) -> None:
     out, options = shop.output("full")
-    cluster.add_small_worker("128k")
+    cluster.add_small_worker("16k")  # less than what any one task of the first shuffle writes
     # such a worker fails every task at once, and so would be given one after another
-    job = jobs.run(*options, conf={**MANY_TASKS, "spark.excludeOnFailure.enabled": "true"})
+    excluding = {"spark.excludeOnFailure.enabled": "true"}
+    job = jobs.run(*options, conf={**MANY_TASKS, **begin_with(3), **excluding})
     failed = [str(event["Task End Reason"]) for event in job.events("TaskEnd")]
     assert any("No space left on device" in reason for reason in failed), job.failures()
     assert bits(out, ds=DAY) == bits(shop.expected, ds=DAY)
@@ -112,7 +113,7 @@ def test_a_worker_whose_disk_is_full_is_left_out(cluster: Cluster, jobs: Jobs, s
 def test_a_slow_worker_with_speculation_doubles_no_row(cluster: Cluster, jobs: Jobs, shop: Shop) -> None:
     out, options = shop.output("slow")
     eager = {"spark.speculation": "true", "spark.speculation.quantile": "0.2", "spark.speculation.multiplier": "1.1"}
-    job = jobs.start(*options, conf={**MANY_TASKS, **eager})
+    job = jobs.start(*options, conf={**MANY_TASKS, **begin_with(2), **eager})
     job.wait_for_stage(lambda stage: stage["numCompleteTasks"] > 2, "tasks have ended")
     cluster.throttle(cluster.workers[0], 0.05)
     assert job.exit() == 0, job.said[-3000:]
