@@ -15,7 +15,7 @@ from recallk_spark.histogram import (
     SLICE,
     grade_key,
 )
-from recallk_spark.policies import MissingQueries
+from recallk_spark.policies import MissingQueries, NoRelevant
 from recallk_spark.protocol import Protocol
 from recallk_spark.schema import RANK, RUN, TOTAL
 
@@ -39,13 +39,15 @@ BLOCK = 128  # how many k are one row on the way to the grid
 def grid(histogram: DataFrame, population: DataFrame, *, protocol: Protocol) -> DataFrame:
     """One row per curve and k = 1..depth: `groups`, the cells of this k by ascending |R|, and `totals`.
 
-    A cell sums over the n queries with r = |R|, in doubles: h their hits up to k, squares the squares of these, m the
-    quotients of running number and rank of the hits. The `ndcg` of the totals is that of the last cutoff up to k.
+    A cell is about the n queries with r = |R|, in doubles: h their hits up to k in sum, recall and map what they add to
+    the sums of recall and of average precision, own_macro and own_micro their mean recall and mean number of hits,
+    within_macro and within_micro the squared deviations of their recall and of their hits from these, in sum. The
+    `ndcg` of the totals is that of the last cutoff up to k.
 
     Args:
         histogram: counts of the runs.
         population: counts of the judged queries.
-        protocol: missing_queries, min_grade and depth are read here.
+        protocol: missing_queries, no_relevant, min_grade and depth are read here.
     """
     counts = _with_population(histogram, population, protocol)
     return _side_by_side(_running_totals(counts, protocol), protocol)
@@ -99,7 +101,6 @@ def _running_totals(histogram: DataFrame, protocol: Protocol) -> DataFrame:
         "results_of_shorter": f"ends * ({RANK} - 1)",
         **{name: name for name in ("first_hits", "others", *QUERY_COUNTS, *POPULATION_COUNTS)},
     }
-    cell = f"struct(double({NUM_RELEVANT}) as r, double(n) as n, double(h) as h, double(2 * s - h) as squares, m)"
     steps = histogram.selectExpr(
         *curve(protocol),
         NUM_RELEVANT,
@@ -108,7 +109,25 @@ def _running_totals(histogram: DataFrame, protocol: Protocol) -> DataFrame:
         "ndcg",
         *(f"sum({count}) {so_far} as {name}" for name, count in running.items()),
     )
-    return steps.where("first_k <= last_k").selectExpr(
+    numbers = steps.where("first_k <= last_k").selectExpr(
+        "*", f"double({NUM_RELEVANT}) as r", "double(n) as queries_of_r", "double(h) as hits_of_r"
+    )
+    # no two large numbers are subtracted: sum (h - H/n)^2 = sum h^2 - H^2/n, exactly zero for equal h
+    within = "greatest(double(2 * s - h) - try_divide(hits_of_r * hits_of_r, queries_of_r), 0D) as within"
+    bare = "1D" if protocol.no_relevant is NoRelevant.ONE else "0D"  # the recall of a query with |R| = 0
+    # what does not depend on k is computed here, once a step, and not at each k
+    cell = f"""struct(
+        r,
+        queries_of_r as n,
+        hits_of_r as h,
+        if(r > 0, hits_of_r / r, queries_of_r * {bare}) as recall,
+        if(r > 0, m / r, 0D) as map,
+        if(r > 0, hits_of_r / (queries_of_r * r), {bare}) as own_macro,
+        hits_of_r / queries_of_r as own_micro,
+        if(r > 0, within / (r * r), 0D) as within_macro,
+        within as within_micro
+    )"""
+    return numbers.selectExpr("*", within).selectExpr(
         *curve(protocol),
         "first_k",
         "last_k",

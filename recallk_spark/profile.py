@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from recallk_spark.grid import curve, grid
 from recallk_spark.histogram import SLICE, min_grade_text
-from recallk_spark.policies import MissingQueries, NoRelevant, ShortLists, UnjudgedQueries
+from recallk_spark.policies import MissingQueries, ShortLists, UnjudgedQueries
 from recallk_spark.protocol import Protocol
 from recallk_spark.ranking import REPEATS
 from recallk_spark.schema import MIN_GRADE, PROFILE, RELEVANCE_SET_ALL, RUN
@@ -47,25 +47,24 @@ def profile(histogram: DataFrame, population: DataFrame, *, protocol: Protocol, 
     return measured.select(*PROFILE.names, *RUN_COUNTS)
 
 
-def _sums(protocol: Protocol) -> str:
+def _sums() -> str:
     """Sums over the queries of their hits, recall, capped recall, F1 and average precision at k, by ascending |R|."""
-    bare = "g.n" if protocol.no_relevant is NoRelevant.ONE else "0D"  # what queries with |R| = 0 add to recall
     terms = {
         "hits": "g.h",
-        "recall": f"if(g.r > 0, g.h / g.r, {bare})",
-        "capped": f"if(g.r > 0, try_divide(g.h, least(g.r, k)), {bare})",
-        "f1": "try_divide(2 * g.h, k + g.r)",
-        "map": "if(g.r > 0, g.m / g.r, 0D)",
+        "recall": "g.recall",
+        "capped": "if(g.r <= k, g.recall, g.h / k)",
+        "f1": "2 * g.h / (k + g.r)",
+        "map": "g.map",
     }
     zero = ", ".join(f"0D as {name}" for name in terms)
-    step = ", ".join(f"so_far.{name} + coalesce({term}, 0D) as {name}" for name, term in terms.items())
+    step = ", ".join(f"so_far.{name} + {term} as {name}" for name, term in terms.items())
     return f"aggregate(groups, struct({zero}), (so_far, g) -> struct({step}))"
 
 
 def _measures(at_each_k: DataFrame, protocol: Protocol) -> DataFrame:
     """The measures of each k; division by no query, no relevant item or no depth is null."""
     n = "queries" if protocol.missing_queries is MissingQueries.EXCLUDE else "population"
-    sums = at_each_k.selectExpr(*curve(protocol), "k", "groups", "totals", f"{_sums(protocol)} as sums").selectExpr(
+    sums = at_each_k.selectExpr(*curve(protocol), "k", "groups", "totals", f"{_sums()} as sums").selectExpr(
         "*",
         f"totals.{n} as n",
         f"totals.{n}_relevant as relevant",
@@ -74,8 +73,7 @@ def _measures(at_each_k: DataFrame, protocol: Protocol) -> DataFrame:
     means = sums.selectExpr(
         "*", "try_divide(sums.recall, n) as recall_macro", "try_divide(double(hits), relevant) as recall_micro"
     )
-    bare = 1 if protocol.no_relevant is NoRelevant.ONE else 0
-    deviations = means.selectExpr("*", f"{squares(bare)} as squares").drop("groups")
+    deviations = means.selectExpr("*", f"{squares()} as squares").drop("groups")
     # for who reads the files; and it parts the generated code in two, each short enough for Java to compile
     ordered = deviations.sortWithinPartitions(*curve(protocol), "k")
     errors = ordered.selectExpr(

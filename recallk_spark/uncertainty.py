@@ -1,32 +1,26 @@
 """Intervals of the means: 95 %, from the same aggregation as the means themselves.
 
-The expressions are SQL over `groups`, an array of structs (r = |R|, n = queries, h = sum of their hits, squares = sum
-of their squared hits; doubles, by ascending r), and over n, relevant, recall_macro and recall_micro.
+The expressions are SQL over `groups`, an array of the cells of grid.py by ascending |R|, and over n, relevant,
+recall_macro and recall_micro.
 
-The sum of squares is taken inside each group of queries with the same |R| and between the groups, so that no two
-large numbers are subtracted: sum (h - H/n)^2 = sum h^2 - H^2/n, exactly zero for equal h.
+The sum of squares is taken inside each group of queries with the same |R|, which the cells hold, and between the
+groups, so that no two large numbers are subtracted.
 """
 
 from __future__ import annotations
 
 Z_95 = 1.959963984540054  # the 0.975 quantile of the standard normal distribution
 
-_WITHIN = "greatest(g.squares - g.h * g.h / g.n, 0D)"
 
-
-def squares(bare: int) -> str:
+def squares() -> str:
     """SQL: `macro` and `micro`, the sums of squared deviations behind the two standard errors, in one pass.
 
     Macro: sum (x - mean)^2 with x = h/|R|. Micro, a ratio of sums rho, linearised: sum (h - rho |R|)^2.
-
-    Args:
-        bare: the recall of a query with |R| = 0.
     """
-    within_macro = f"if(g.r > 0, {_WITHIN} / (g.r * g.r), 0D)"
-    off_macro = f"(if(g.r > 0, g.h / (g.n * g.r), {bare}) - recall_macro)"
-    off_micro = "(g.h / g.n - recall_micro * g.r)"
-    macro = f"so_far.macro + ({within_macro} + g.n * {off_macro} * {off_macro})"
-    micro = f"so_far.micro + ({_WITHIN} + g.n * {off_micro} * {off_micro})"
+    off_macro = "(g.own_macro - recall_macro)"
+    off_micro = "(g.own_micro - recall_micro * g.r)"
+    macro = f"so_far.macro + (g.within_macro + g.n * {off_macro} * {off_macro})"
+    micro = f"so_far.micro + (g.within_micro + g.n * {off_micro} * {off_micro})"
     zero = "cast(0 as double)"
     return (
         f"aggregate(groups, struct({zero} as macro, {zero} as micro), "
